@@ -1,0 +1,285 @@
+"""Puts a run together from its configuration: model, questions, prompts, SQL pool.
+
+Every fault of the input that can be found before the first step is found here.
+"""
+
+import dataclasses
+import hashlib
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from jax_t2sql.config import DataConfig, TrainConfig
+from jax_t2sql.errors import UserError
+from jax_t2sql.grading import GradingPool, check_golds
+from jax_t2sql.models import LoadedModel, ModelConfig, init_params, load_model, save_hf
+from jax_t2sql.models.tiny import tiny_config, train_tokenizer
+from jax_t2sql.rollouts import PromptBuilder, check_prompts
+from jax_t2sql.sampling.chat import ChatCodec
+from jax_t2sql.sql import Limits
+from jax_t2sql.text2sql import EpisodeConfig, Problem, load_problems
+
+_DEFAULT_CONTEXT = 4096
+# Of which 256 are the bytes, which leaves room for every word and most values of the world.
+_TINY_VOCAB = 768
+
+
+@dataclass(frozen=True)
+class Questions:
+    """The questions of a run after every unusable one was set aside.
+
+    Attributes:
+      train, heldout, warmup: usable questions.
+      databases, heldout_databases: where their databases lie.
+      unseen: ids of held-out questions whose template never occurs in training; None where
+        questions have no templates.
+      excluded: (question, reason) of those set aside.
+    """
+
+    train: list[Problem]
+    heldout: list[Problem]
+    warmup: list[Problem]
+    databases: Path
+    heldout_databases: Path
+    unseen: frozenset[str] | None = None
+    excluded: tuple[tuple[Problem, str], ...] = ()
+
+
+@dataclass(frozen=True)
+class Run:
+    """All parts of a run. `base` of the model is what training starts from."""
+
+    config: TrainConfig
+    workdir: Path
+    model: LoadedModel
+    questions: Questions
+    prompts: PromptBuilder
+    heldout_prompts: PromptBuilder
+    pool: GradingPool
+
+
+def load_base(config: TrainConfig, workdir: Path) -> tuple[LoadedModel, DataConfig]:
+    """The model to train and where its questions lie; makes both for the tiny model."""
+    if config.model != "tiny":
+        return load_model(config.model, dtype=config.learner.dtype), config.data
+    # The generator is only needed here, and only by the built-in world.
+    from data_pipelines.world import build_world
+
+    world = build_world(workdir / "world", seed=config.seed)
+    data = dataclasses.replace(
+        config.data,
+        train=str(world.train),
+        eval=str(world.heldout),
+        warmup=str(world.warmup),
+        databases=str(world.databases),
+    )
+    directory = workdir / "base"
+    if not (directory / "config.json").is_file():
+        _make_tiny(world, directory, seed=config.seed)
+    return load_model(str(directory), dtype=config.learner.dtype), data
+
+
+def _make_tiny(world, directory: Path, *, seed: int) -> None:
+    """Writes a small random model, and a tokenizer fitted to the warm-up pairs and the questions."""
+    import jax
+
+    texts = []
+    for problem in load_problems(world.warmup):
+        texts += [problem.question, answer_text(problem, "question")]
+    texts += [problem.question for problem in load_problems(world.train)]
+    tokenizer = train_tokenizer(texts, vocab_size=_TINY_VOCAB)
+    config: ModelConfig = tiny_config(tokenizer.vocab_size)
+    params = init_params(config, jax.random.key(seed), "float32")
+    save_hf(
+        LoadedModel(config=config, params=params, tokenizer=tokenizer, source="tiny", sha256=""),
+        directory,
+    )
+
+
+def answer_text(problem: Problem, style: str) -> str:
+    """The gold answer as the model should write it, for supervised warm-up.
+
+    In the tools style this is an answer without a look at the data, which is allowed.
+    """
+    sql = problem.gold_sql.strip().rstrip(";")
+    if style == "tools":
+        return f"<solution>\n{sql}\n</solution>"
+    return sql if style == "question" else f"```sql\n{sql}\n```"
+
+
+def episode_config(config: TrainConfig, model: ModelConfig) -> EpisodeConfig:
+    """Bounds of an episode; the context is what the model and the configuration allow.
+
+    Raises:
+      UserError: the configuration wants a longer context than the model has.
+    """
+    limit = model.max_position_embeddings
+    context = config.prompt.max_context or min(limit, _DEFAULT_CONTEXT)
+    if context > limit:
+        raise UserError(
+            f"--prompt.max-context is {context}, but {config.model} has {limit} positions; lower it"
+        )
+    if config.prompt.max_tokens >= context:
+        raise UserError(
+            f"--prompt.max-tokens is {config.prompt.max_tokens}, which leaves no room for a prompt"
+            f" in a context of {context} tokens; lower it"
+        )
+    return EpisodeConfig(
+        style=config.prompt.style,
+        max_turns=config.prompt.max_turns,
+        max_tokens_per_turn=config.prompt.max_tokens,
+        max_context=context,
+    )
+
+
+def make_pool(config: TrainConfig) -> GradingPool:
+    """The SQL worker pool of a run."""
+    limits = Limits(
+        seconds=config.grading.seconds,
+        max_rows=config.grading.max_rows,
+        max_bytes=config.grading.max_bytes,
+    )
+    return GradingPool(workers=config.grading.workers, limits=limits)
+
+
+def load_questions(
+    data: DataConfig,
+    *,
+    pool: GradingPool,
+    need_warmup: bool,
+    say: Callable[[str], None] = lambda text: None,
+) -> Questions:
+    """Reads question files, runs every gold query once, and sets aside what cannot be learned from.
+
+    Raises:
+      UserError: a file or database is missing or broken, or nothing usable is left.
+    """
+    databases = Path(data.databases)
+    heldout_databases = Path(data.eval_databases or data.databases)
+    train = load_problems(data.train)
+    if data.eval is None:
+        train, heldout = split_by_hash(train, data.eval_share)
+    else:
+        heldout = load_problems(data.eval)
+    warmup = []
+    if need_warmup:
+        warmup = load_problems(data.warmup) if data.warmup else train
+
+    excluded: list[tuple[Problem, str]] = []
+    usable = {}
+    for name, problems, folder in (
+        ("train", train, databases),
+        ("heldout", heldout, heldout_databases),
+        ("warmup", warmup, databases),
+    ):
+        if name == "warmup" and not data.warmup:
+            usable[name] = usable["train"] if need_warmup else []
+            continue
+        report = check_golds(problems, folder, pool)
+        kept = list(report.kept)
+        aside = [(problem, f"{name}: {reason}") for problem, reason in report.quarantined]
+        if data.empty_gold == "exclude" and name == "train":
+            aside += [
+                (problem, f"{name}: empty or all-NULL gold result") for problem in report.empty
+            ]
+        else:
+            kept = _in_order(problems, kept + list(report.empty))
+        if aside:
+            say(f"{len(aside)} of {len(problems)} {name} questions set aside (see excluded.jsonl)")
+        if not kept and problems:
+            problem, reason = aside[0]
+            raise UserError(
+                f"no usable question among the {len(problems)} for {name}; the first,"
+                f" {problem.question_id} ({problem.db_id}): {reason}"
+            )
+        excluded += aside
+        usable[name] = kept
+    return Questions(
+        train=usable["train"],
+        heldout=usable["heldout"],
+        warmup=usable["warmup"],
+        databases=databases,
+        heldout_databases=heldout_databases,
+        unseen=_unseen_ids(data.eval),
+        excluded=tuple(excluded),
+    )
+
+
+def split_by_hash(problems: Sequence[Problem], share: float) -> tuple[list[Problem], list[Problem]]:
+    """(train, held out): a fixed split that does not depend on the order of the file.
+
+    All questions of one database with the same gold SQL fall on the same side.
+    """
+
+    def is_heldout(problem: Problem) -> bool:
+        text = f"{problem.db_id}\0{' '.join(problem.gold_sql.lower().split())}"
+        return int(hashlib.sha256(text.encode()).hexdigest()[:8], 16) < share * 2**32
+
+    held = [is_heldout(problem) for problem in problems]
+    return (
+        [p for p, h in zip(problems, held, strict=True) if not h],
+        [p for p, h in zip(problems, held, strict=True) if h],
+    )
+
+
+def _in_order(problems: Sequence[Problem], kept: Sequence[Problem]) -> list[Problem]:
+    ids = {problem.question_id for problem in kept}
+    return [problem for problem in problems if problem.question_id in ids]
+
+
+def _unseen_ids(path: str | None) -> frozenset[str] | None:
+    """Ids of questions marked `"seen_template": false`; None if the file has no such mark."""
+    if path is None or not Path(path).suffix == ".jsonl":
+        return None
+    with open(path, encoding="utf-8-sig") as file:
+        rows = [json.loads(line) for line in file if line.strip()]
+    if not any("seen_template" in row for row in rows):
+        return None
+    return frozenset(str(r["question_id"]) for r in rows if r.get("seen_template") is False)
+
+
+def fit_prompts(
+    questions: Questions, prompts: PromptBuilder, heldout_prompts: PromptBuilder
+) -> Questions:
+    """Sets aside training questions whose prompt is too long; a held-out one is an error.
+
+    Raises:
+      UserError: no training question fits, or a held-out one does not.
+    """
+    train, too_long = check_prompts(questions.train, prompts)
+    warmup, _ = check_prompts(questions.warmup, prompts)
+    heldout, heldout_too_long = check_prompts(questions.heldout, heldout_prompts)
+    reasons = [(p, f"train: {r}") for p, r in too_long]
+    reasons += [(p, f"heldout: {r}") for p, r in heldout_too_long]
+    return dataclasses.replace(
+        questions,
+        train=train,
+        warmup=warmup,
+        heldout=heldout,
+        excluded=(*questions.excluded, *reasons),
+    )
+
+
+def make_codec(model: LoadedModel) -> ChatCodec:
+    """The model's chat format. Raises UserError where it has no tokenizer."""
+    if model.tokenizer is None:
+        raise UserError(
+            f"{model.source} has no tokenizer; put tokenizer.json (and tokenizer_config.json with a"
+            " chat template) beside its weights"
+        )
+    return ChatCodec(model.tokenizer)
+
+
+def write_excluded(path: Path, excluded: Sequence[tuple[Problem, str]]) -> None:
+    """One JSON line for each question set aside, with the reason."""
+    with open(path, "w", encoding="utf-8") as file:
+        for problem, reason in excluded:
+            row = {
+                "question_id": problem.question_id,
+                "db_id": problem.db_id,
+                "reason": reason,
+                "question": problem.question,
+                "SQL": problem.gold_sql,
+            }
+            file.write(json.dumps(row) + "\n")

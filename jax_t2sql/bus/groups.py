@@ -1,0 +1,229 @@
+"""Graded rollout groups: the evidence that samplers hand to the learner.
+
+A group is one object: msgpack in one zstandard frame with its content size and a checksum. Token
+arrays are raw little-endian bytes, so that decoding costs nothing and types cannot be mixed up.
+Readers trust nothing: sizes are bounded before and after decompression, types are checked while
+decoding, and `check_group` checks what the numbers say.
+"""
+
+import secrets
+from typing import Annotated
+
+import msgspec
+import numpy as np
+import zstandard
+from msgspec import Meta
+
+from jax_t2sql.bus.entries import Count, Part, Sha256, Task
+from jax_t2sql.bus.faults import BadObject
+
+MAX_GROUP_BYTES = 64 * 2**20
+MAX_DECODED_BYTES = 256 * 2**20
+LOGPROB_NOISE = 1e-6
+"""log-softmax in float32 may give a log-prob this far above 0; `Rollout.make` stores it as 0."""
+
+UNSAMPLED_VERSION = -1
+_LEVEL = 3
+_Name = Annotated[str, Meta(max_length=128)]
+
+
+class Rollout(Part, frozen=True, kw_only=True):
+    """One episode: ids as they were fed and sampled, and what the sampler measured.
+
+    T ids; in the properties: ids_T int32, mask_T bool (True: sampled by the policy), logprobs_T
+    float32 (natural log, 0 where not sampled), versions_T int32 (adapter version that sampled the
+    token, -1 where not sampled).
+    reward: the total, `terms` its parts by name. valid=False: no reward could be determined
+    (infrastructure failed); the rollout then leaves mean and loss, and `reward` means nothing.
+    ending: how the episode ended, `reason` in words, `trace` its text for reports.
+    """
+
+    ids_i32: bytes
+    mask_u8: bytes
+    logprobs_f32: bytes
+    versions_i32: bytes
+    reward: float
+    terms: dict[_Name, float]
+    valid: bool
+    ending: _Name
+    reason: str = ""
+    trace: str = ""
+
+    @classmethod
+    def make(
+        cls,
+        ids_T,
+        *,
+        mask_T,
+        logprobs_T,
+        versions_T,
+        reward: float | None,
+        terms: dict[str, float],
+        ending: str,
+        reason: str = "",
+        trace: str = "",
+    ) -> "Rollout":
+        """From four sequences of one length. What unsampled positions hold does not matter.
+
+        reward: None makes the rollout invalid.
+        """
+        mask = np.asarray(mask_T, bool)
+        logprobs = np.where(mask, np.asarray(logprobs_T, np.float32), np.float32(0))
+        logprobs[(logprobs > 0) & (logprobs <= LOGPROB_NOISE)] = 0
+        versions = np.where(mask, np.asarray(versions_T, np.int32), np.int32(UNSAMPLED_VERSION))
+        return cls(
+            ids_i32=np.asarray(ids_T, "<i4").tobytes(),
+            mask_u8=mask.astype("u1").tobytes(),
+            logprobs_f32=logprobs.astype("<f4").tobytes(),
+            versions_i32=versions.astype("<i4").tobytes(),
+            reward=0.0 if reward is None else float(reward),
+            terms={name: float(value) for name, value in terms.items()},
+            valid=reward is not None,
+            ending=ending,
+            reason=reason,
+            trace=trace,
+        )
+
+    def __len__(self) -> int:
+        return len(self.mask_u8)
+
+    @property
+    def ids_T(self) -> np.ndarray:
+        return np.frombuffer(self.ids_i32, "<i4")
+
+    @property
+    def mask_T(self) -> np.ndarray:
+        return np.frombuffer(self.mask_u8, bool)
+
+    @property
+    def logprobs_T(self) -> np.ndarray:
+        return np.frombuffer(self.logprobs_f32, "<f4")
+
+    @property
+    def versions_T(self) -> np.ndarray:
+        return np.frombuffer(self.versions_i32, "<i4")
+
+
+class Group(Part, frozen=True, kw_only=True):
+    """The graded rollouts of one task, as one sampler made them."""
+
+    seq: Count
+    attempt: Count
+    problem: str
+    contract: Sha256
+    sampler: _Name
+    nonce: _Name
+    rollouts: tuple[Rollout, ...]
+
+    @classmethod
+    def make(cls, task: Task, *, contract: str, sampler: str, rollouts) -> "Group":
+        return cls(
+            seq=task.seq,
+            attempt=task.attempt,
+            problem=task.problem,
+            contract=contract,
+            sampler=sampler,
+            nonce=secrets.token_hex(8),
+            rollouts=tuple(rollouts),
+        )
+
+    @property
+    def lengths(self) -> tuple[int, ...]:
+        return tuple(len(rollout) for rollout in self.rollouts)
+
+    @property
+    def oldest_version(self) -> int | None:
+        """The oldest version among all sampled tokens; None if none was sampled."""
+        versions = [r.versions_T[r.mask_T] for r in self.rollouts]
+        return min((int(v.min()) for v in versions if v.size), default=None)
+
+
+_decoder = msgspec.msgpack.Decoder(Group)
+
+
+def encode_group(group: Group) -> bytes:
+    """Raises ValueError if the group is larger than any reader would accept."""
+    plain = msgspec.msgpack.encode(group)
+    data = zstandard.ZstdCompressor(
+        level=_LEVEL, write_checksum=True, write_content_size=True
+    ).compress(plain)
+    if len(plain) > MAX_DECODED_BYTES or len(data) > MAX_GROUP_BYTES:
+        raise ValueError(
+            f"group {group.seq} has {len(plain)} bytes ({len(data)} compressed), the limits are "
+            f"{MAX_DECODED_BYTES} and {MAX_GROUP_BYTES}; use smaller groups or shorter traces"
+        )
+    return data
+
+
+def decode_group(data: bytes) -> Group:
+    """Bytes to a group, in bounded memory. What the numbers mean is not checked yet.
+
+    Raises:
+        BadObject: fate "corrupt".
+    """
+    if len(data) > MAX_GROUP_BYTES:
+        raise BadObject("corrupt", f"{len(data)} bytes, the limit is {MAX_GROUP_BYTES}")
+    try:
+        size = zstandard.frame_content_size(data)
+        if not 0 <= size <= MAX_DECODED_BYTES:
+            # -1: not stated. The decompressor never makes more than the stated size.
+            raise BadObject(
+                "corrupt", f"states {size} bytes decompressed, the limit is {MAX_DECODED_BYTES}"
+            )
+        plain = zstandard.ZstdDecompressor().decompress(data, allow_extra_data=False)
+    except zstandard.ZstdError as error:
+        raise BadObject("corrupt", f"{len(data)} bytes that do not decompress: {error}") from error
+    try:
+        return _decoder.decode(plain)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise BadObject("corrupt", f"does not decode: {error}") from error
+
+
+def check_group(group: Group, task: Task, *, contract: str, vocab_size: int, version: int) -> None:
+    """Is this group an answer to `task` that may be trained on at `version`?
+
+    Raises:
+        BadObject: fate "invalid", naming what is wrong and the sampler.
+    """
+
+    def refuse(what: str):
+        raise BadObject("invalid", f"group {task.seq} of {group.sampler!r}: {what}",
+                        sampler=group.sampler)  # fmt: skip
+
+    if group.contract != contract:
+        refuse(f"made under contract {group.contract[:12]}…, the run has {contract[:12]}…")
+    if (group.seq, group.problem) != (task.seq, task.problem):
+        refuse(f"answers task {group.seq} ({group.problem!r}), not {task.problem!r}")
+    if group.attempt > task.attempt:
+        refuse(f"answers attempt {group.attempt}, only {task.attempt} was offered")
+    if len(group.rollouts) != task.group_size:
+        refuse(f"{len(group.rollouts)} rollouts, {task.group_size} were asked for")
+    for number, rollout in enumerate(group.rollouts):
+        if fault := _rollout_fault(rollout, vocab_size=vocab_size, version=version):
+            refuse(f"rollout {number}: {fault}")
+
+
+def _rollout_fault(rollout: Rollout, *, vocab_size: int, version: int) -> str | None:
+    length = len(rollout.mask_u8)
+    sizes = [len(x) for x in (rollout.ids_i32, rollout.logprobs_f32, rollout.versions_i32)]
+    if sizes != [4 * length] * 3:
+        return f"ids, log-probs, versions have {sizes} bytes for {length} mask values"
+    if length == 0:
+        return "no ids at all"
+    if max(rollout.mask_u8) > 1:
+        return "mask values other than 0 and 1"
+    if rollout.mask_u8[0]:
+        return "position 0 is marked as sampled, but nothing precedes it"
+    ids, mask = rollout.ids_T, rollout.mask_T
+    logprobs, versions = rollout.logprobs_T[mask], rollout.versions_T[mask]
+    if ids.min() < 0 or ids.max() >= vocab_size:
+        return f"ids in {ids.min()}..{ids.max()}, the vocabulary has 0..{vocab_size - 1}"
+    if not np.isfinite(logprobs).all():
+        return "a log-prob that is not finite"
+    if (logprobs > 0).any():
+        return f"a log-prob above 0 ({logprobs.max():.3g})"
+    if versions.size and (versions.min() < 0 or versions.max() > version):
+        return f"versions in {versions.min()}..{versions.max()}, the learner has 0..{version}"
+    if not np.isfinite([rollout.reward, *rollout.terms.values()]).all():
+        return f"a reward that is not finite ({rollout.reward}, {rollout.terms})"
+    return None

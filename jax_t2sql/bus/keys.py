@@ -1,0 +1,109 @@
+"""The names of all objects on the bus, and the check that a name is one of them.
+
+Numbers are zero-padded, so that the order of names is the order of numbers in every store.
+"""
+
+import re
+
+LOG = "log/"
+CLAIMS = "claims/"
+GROUPS = "groups/"
+ADAPTERS = "adapters/"
+SAMPLERS = "samplers/"
+PREFIXES = (LOG, CLAIMS, GROUPS, ADAPTERS, SAMPLERS)
+
+_NAME = r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}"
+_ADAPTER = rf"(?P<run>{_NAME})-e(?P<epoch>\d{{1,8}})-s(?P<step>\d{{1,8}})-(?P<sha8>[0-9a-f]{{8}})"
+_FILE = r"[A-Za-z0-9][A-Za-z0-9_.-]{0,127}"
+
+_LOG_KEY = re.compile(r"log/(\d{8})\.json")
+_CLAIM_KEY = re.compile(r"claims/(\d{8})\.(\d{3})")
+_GROUP_KEY = re.compile(r"groups/(\d{8})\.msgpack\.zst")
+_ADAPTER_NAME = re.compile(_ADAPTER)
+_ADAPTER_KEY = re.compile(rf"adapters/(?P<name>{_ADAPTER})/(?P<file>{_FILE})")
+_SAMPLER_KEY = re.compile(rf"samplers/({_NAME})\.json")
+_ALL = (_LOG_KEY, _CLAIM_KEY, _GROUP_KEY, _ADAPTER_KEY, _SAMPLER_KEY)
+
+
+def log_key(index: int) -> str:
+    return f"log/{_bounded(index, 8, 'log index'):08d}.json"
+
+
+def claim_key(seq: int, attempt: int) -> str:
+    return f"claims/{_bounded(seq, 8, 'seq'):08d}.{_bounded(attempt, 3, 'attempt'):03d}"
+
+
+def group_key(seq: int) -> str:
+    return f"groups/{_bounded(seq, 8, 'seq'):08d}.msgpack.zst"
+
+
+def adapter_name(run: str, *, epoch: int, step: int, sha256: str) -> str:
+    """A name that no other weights can have: a replayed step has another epoch."""
+    return f"{check_name(run)}-e{epoch}-s{step}-{sha256[:8]}"
+
+
+def adapter_key(name: str, file: str) -> str:
+    return check_key(f"adapters/{name}/{file}")
+
+
+def sampler_key(sampler: str) -> str:
+    return f"samplers/{check_name(sampler)}.json"
+
+
+def log_index(key: str) -> int | None:
+    """The index in a log key; None for any other name (it is ignored, whoever put it there)."""
+    match = _LOG_KEY.fullmatch(key)
+    return int(match[1]) if match else None
+
+
+def claim_numbers(key: str) -> tuple[int, int] | None:
+    """(seq, attempt) of a claim key, None for any other name."""
+    match = _CLAIM_KEY.fullmatch(key)
+    return (int(match[1]), int(match[2])) if match else None
+
+
+def group_seq(key: str) -> int | None:
+    """The seq of a group key, None for any other name."""
+    match = _GROUP_KEY.fullmatch(key)
+    return int(match[1]) if match else None
+
+
+def adapter_of(key: str) -> str | None:
+    """The adapter name in the key of one of its files, None for any other name."""
+    match = _ADAPTER_KEY.fullmatch(key)
+    return match["name"] if match else None
+
+
+def is_adapter_name(name: str) -> bool:
+    return _ADAPTER_NAME.fullmatch(name) is not None
+
+
+def check_key(key: str) -> str:
+    """`key` itself if it is a name of the bus, so that no key ever leaves its directory.
+
+    Raises:
+        ValueError: for everything else, e.g. ``..``, an absolute path, a hidden file.
+    """
+    if not any(pattern.fullmatch(key) for pattern in _ALL):
+        raise ValueError(
+            f"{key!r} is not a name of a bus object; names are log/<8 digits>.json, "
+            "claims/<8 digits>.<3 digits>, groups/<8 digits>.msgpack.zst, "
+            "adapters/<run>-e<epoch>-s<step>-<sha8>/<file>, samplers/<id>.json"
+        )
+    return key
+
+
+def check_name(name: str) -> str:
+    """A run name or sampler id: it becomes part of object names."""
+    if not re.fullmatch(_NAME, name):
+        raise ValueError(
+            f"{name!r} cannot be a run or sampler name: use 1 to 64 letters, digits, '-' or '_', "
+            "starting with a letter or digit"
+        )
+    return name
+
+
+def _bounded(number: int, digits: int, what: str) -> int:
+    if not 0 <= number < 10**digits:
+        raise ValueError(f"{what} {number} is outside 0..{10**digits - 1}")
+    return number

@@ -1,0 +1,64 @@
+"""Which claims are dead, and what is offered again because of it. Only the learner asks."""
+
+from collections.abc import Iterable, Mapping
+
+import msgspec
+
+from jax_t2sql.bus.claims import Claim, read_claim
+from jax_t2sql.bus.entries import Task
+from jax_t2sql.bus.keys import GROUPS, group_seq
+from jax_t2sql.bus.state import RunState
+from jax_t2sql.bus.store import Store
+
+
+def holders(store: Store, tasks: Iterable[Task]) -> dict[int, Claim]:
+    """The claim on the present offer of each task that has one, by seq.
+
+    An object that is no claim counts as one of a sampler that never moves, so that it expires.
+    """
+    found = {}
+    for task in tasks:
+        try:
+            claim = read_claim(store, task)
+        except ValueError:
+            claim = Claim(
+                seq=task.seq,
+                attempt=task.attempt,
+                sampler="",
+                incarnation="",
+                learner_epoch=None,
+                nonce="",
+            )
+        if claim is not None:
+            found[task.seq] = claim
+    return found
+
+
+def undelivered(store: Store, state: RunState) -> list[Task]:
+    """Open tasks that have no group object, good or bad."""
+    delivered = {group_seq(key) for key in store.keys(GROUPS)}
+    return [task for task in state.open_tasks.values() if task.seq not in delivered]
+
+
+def orphans(claims: Mapping[int, Claim], *, epoch: int) -> list[int]:
+    """Seqs claimed by a sampler inside a learner process earlier than `epoch`.
+
+    That process is dead, or has lost the lead and is about to exit.
+    """
+    return [
+        seq
+        for seq, claim in claims.items()
+        if claim.learner_epoch is not None and claim.learner_epoch < epoch
+    ]
+
+
+def next_attempts(state: RunState, seqs: Iterable[int]) -> tuple[tuple[Task, ...], tuple[int, ...]]:
+    """(new offers, seqs that have had all attempts that the run's bounds allow)."""
+    bound = state.start.bounds.max_attempts
+    tasks = [state.open_tasks[seq] for seq in seqs]
+    again = tuple(
+        msgspec.structs.replace(task, attempt=task.attempt + 1)
+        for task in tasks
+        if task.attempt + 1 < bound
+    )
+    return again, tuple(task.seq for task in tasks if task.attempt + 1 >= bound)

@@ -1,0 +1,168 @@
+"""A sampler's end of the bus, the same for one inside the learner's process and one elsewhere."""
+
+import random
+import secrets
+from collections.abc import Sequence
+
+from jax_t2sql.bus.claims import put_claim
+from jax_t2sql.bus.contract import Contract
+from jax_t2sql.bus.entries import AdapterRef, Task
+from jax_t2sql.bus.faults import BadObject, ContractError, LostLeadership
+from jax_t2sql.bus.groups import Group, check_group, encode_group
+from jax_t2sql.bus.keys import CLAIMS, check_name, claim_key, claim_numbers, group_key
+from jax_t2sql.bus.log import Log
+from jax_t2sql.bus.samplers import Heartbeat, write_heartbeat
+from jax_t2sql.bus.state import RunState
+from jax_t2sql.bus.store import Store, put_all_once
+from jax_t2sql.errors import UserError
+
+
+class SamplerBus:
+    """One incarnation of one sampler. `refresh` reads the log; nothing here writes to it.
+
+    sampler: its id, unique among samplers. contract: what this sampler itself would run under.
+    learner_epoch: the learner's epoch if this sampler lives in the learner's process, else None;
+    its unfinished claims then end with that process.
+
+    Raises:
+        UserError: there is no run yet. ContractError: the run has another contract.
+    """
+
+    def __init__(
+        self, store: Store, *, sampler: str, contract: Contract, learner_epoch: int | None = None
+    ):
+        self.store = store
+        self.sampler = check_name(sampler)
+        self.incarnation = secrets.token_hex(8)
+        self.learner_epoch = learner_epoch
+        self.log = Log.open(store)
+        self.state = RunState()
+        self.state.apply_all(self.log.entries)
+        if self.state.start is None:
+            raise UserError(f"no run in {store!r} yet: start the learner first")
+        if different := self.state.start.contract.differences(contract):
+            raise ContractError(
+                f"sampler {sampler!r} cannot work for the run in {store!r}; these differ: "
+                f"{', '.join(different)}. Start it with the code, model and data of the run"
+            )
+        self._held: set[int] = set()
+        self._counter = 0
+
+    @property
+    def ended(self) -> bool:
+        """The run is over: stop."""
+        return self.state.end is not None
+
+    @property
+    def version(self) -> int:
+        """The version last published (0 before the first publish)."""
+        return self.state.version
+
+    @property
+    def adapter(self) -> AdapterRef | None:
+        """The adapter last published, None if the last publish had none."""
+        return self.state.last_publish.adapter if self.state.last_publish else None
+
+    def refresh(self) -> None:
+        """Read what the learner appended since."""
+        self.state.apply_all(self.log.follow())
+        self._held &= self.state.open_tasks.keys()
+
+    def open_tasks(self) -> list[Task]:
+        """Offers of the log, as last refreshed, that nobody has claimed, oldest first."""
+        offered = self.state.open_tasks
+        if not offered:
+            return []
+        first = claim_key(min(offered), 0)
+        taken = {claim_numbers(key) for key in self.store.keys(CLAIMS, start=first)}
+        return [task for task in offered.values() if (task.seq, task.attempt) not in taken]
+
+    def claim(self, limit: int, *, rng: random.Random | None = None) -> list[Task]:
+        """Up to `limit` open tasks that are this sampler's from now on; may be fewer, or none.
+
+        rng: picks at random, so that many samplers rarely try for the same task (pause for a
+        jittered time when nothing was won); None takes the oldest, right for a single sampler.
+
+        Raises:
+            LostLeadership: this sampler lives inside a learner that no longer leads.
+        """
+        if self.learner_epoch not in (None, self.state.epoch):
+            raise LostLeadership(
+                f"the learner of epoch {self.learner_epoch}, which this sampler lives in, was "
+                f"taken over by that of epoch {self.state.epoch}; it stops"
+            )
+        tasks = self.open_tasks()
+        if rng is not None:
+            rng.shuffle(tasks)
+        won = []
+        for task in tasks:
+            if len(won) >= limit:
+                break
+            if put_claim(
+                self.store,
+                task,
+                sampler=self.sampler,
+                incarnation=self.incarnation,
+                learner_epoch=self.learner_epoch,
+            ):
+                won.append(task)
+        self._held.update(task.seq for task in won)
+        return won
+
+    def make_group(self, task: Task, rollouts) -> Group:
+        """The group of `bus.groups.Rollout`s that answers `task`."""
+        contract = self.state.start.contract.sha256
+        return Group.make(task, contract=contract, sampler=self.sampler, rollouts=rollouts)
+
+    def put_groups(self, groups: Sequence[Group]) -> list[bool]:
+        """Hand groups over, each fsynced on return. False: another sampler's group came first.
+
+        Raises:
+            ValueError: a group that no learner would accept; none of them is put.
+        """
+        self.refresh()
+        objects = []
+        for group in groups:
+            task = self.state.open_tasks.get(group.seq)
+            if task is not None:  # decided since: the learner ignores what comes now
+                self._check(group, task)
+            objects.append((group_key(group.seq), encode_group(group)))
+        results = put_all_once(self.store, objects)
+        self._held.difference_update(group.seq for group in groups)
+        return results
+
+    def heartbeat(
+        self,
+        *,
+        served: int | None = None,
+        proven: int | None = None,
+        tokens_per_second: float = 0.0,
+        last_error: str = "",
+    ) -> Heartbeat:
+        """Say that this sampler lives; see `bus.samplers.Heartbeat` for the arguments."""
+        self._counter += 1
+        beat = Heartbeat(
+            sampler=self.sampler,
+            incarnation=self.incarnation,
+            counter=self._counter,
+            held=tuple(sorted(self._held)),
+            served=served,
+            proven=proven,
+            tokens_per_second=tokens_per_second,
+            last_error=last_error[:4096],
+        )
+        write_heartbeat(self.store, beat)
+        return beat
+
+    def _check(self, group: Group, task: Task) -> None:
+        bounds = self.state.start.bounds
+        try:
+            check_group(
+                group,
+                task,
+                contract=self.state.start.contract.sha256,
+                vocab_size=bounds.vocab_size,
+                version=self.state.version,
+            )
+        except BadObject as error:
+            raise ValueError(f"this sampler made a group that cannot be used: {error}") from error

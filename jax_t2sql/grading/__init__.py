@@ -1,0 +1,16 @@
+"""Running and grading SQL in processes of its own, and the reward that follows from it."""
+
+from jax_t2sql.grading.golds import GoldReport, check_golds
+from jax_t2sql.grading.pool import GradeJob, GradingPool
+from jax_t2sql.grading.reward import Reward, reward
+from jax_t2sql.grading.verdict import Verdict
+
+__all__ = [
+    "GoldReport",
+    "GradeJob",
+    "GradingPool",
+    "Reward",
+    "Verdict",
+    "check_golds",
+    "reward",
+]

@@ -1,0 +1,119 @@
+"""Groups of rollouts between sampler, bus and learner: made, measured, turned into trajectories.
+
+Everything the learner needs comes from the bus's own `Group`, so a replayed group trains as it did
+the first time.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from jax_t2sql.bus import Group, SamplerBus, Task
+from jax_t2sql.bus import Rollout as BusRollout
+from jax_t2sql.evaluation import is_correct, sample_record
+from jax_t2sql.grading import GradingPool
+from jax_t2sql.learner import Trajectory, group_advantages
+from jax_t2sql.rollouts import PromptBuilder, Rollout, grade_episodes, rollout_seed, run_episodes
+from jax_t2sql.sampling.policy import Policy
+from jax_t2sql.text2sql import Problem
+
+CORRECT = "correct"
+"""Reward term that a rollout with an equal result carries."""
+
+
+def sample_groups(
+    tasks: Sequence[Task],
+    problems: Mapping[str, Problem],
+    *,
+    bus: SamplerBus,
+    policy: Policy,
+    prompts: PromptBuilder,
+    pool: GradingPool,
+    reward_empty: bool = False,
+) -> list[Group]:
+    """Samples and grades the rollouts of each task, one batch for all."""
+    repeated = [task for task in tasks for _ in range(task.group_size)]
+    members = [member for task in tasks for member in range(task.group_size)]
+    states = run_episodes(
+        [problems[task.problem] for task in repeated],
+        [
+            rollout_seed(task.seed, task.attempt, member)
+            for task, member in zip(repeated, members, strict=True)
+        ],
+        policy=policy,
+        prompts=prompts,
+        pool=pool,
+    )
+    rollouts = iter(grade_episodes(states, prompts=prompts, pool=pool, reward_empty=reward_empty))
+    return [
+        bus.make_group(task, [_bus_rollout(next(rollouts)) for _ in range(task.group_size)])
+        for task in tasks
+    ]
+
+
+def _bus_rollout(rollout: Rollout) -> BusRollout:
+    state = rollout.state
+    return BusRollout.make(
+        state.ids,
+        mask_T=state.mask,
+        logprobs_T=state.logprobs,
+        versions_T=state.versions,
+        reward=rollout.reward.total if rollout.reward.valid else None,
+        terms={**rollout.reward.terms, CORRECT: float(is_correct(rollout))},
+        ending=state.ending.kind,
+        reason=state.ending.reason,
+        trace=json.dumps(sample_record(rollout)),
+    )
+
+
+def advantages(group: Group) -> tuple[np.ndarray, bool]:
+    """Advantage of each rollout (0 where invalid), and whether the group carries no signal."""
+    rewards_G = np.array([rollout.reward for rollout in group.rollouts])
+    valid_G = np.array([rollout.valid for rollout in group.rollouts])
+    return group_advantages(rewards_G, valid_G)
+
+
+def trajectories(groups: Sequence[Group]) -> list[Trajectory]:
+    """What the learner trains on: every valid rollout with its advantage."""
+    return [
+        Trajectory(rollout.ids_T, rollout.mask_T, rollout.logprobs_T, float(advantage))
+        for group in groups
+        for rollout, advantage in zip(group.rollouts, advantages(group)[0], strict=True)
+        if rollout.valid
+    ]
+
+
+def group_metrics(groups: Sequence[Group]) -> dict[str, float]:
+    """What the rollouts of a step say, for the run's record. Shares are of all rollouts."""
+    rollouts = [rollout for group in groups for rollout in group.rollouts]
+    valid = [rollout for rollout in rollouts if rollout.valid]
+    sampled = [int(rollout.mask_T.sum()) for rollout in rollouts]
+    prompts = [int(np.argmax(rollout.mask_T)) for rollout in rollouts]
+    # A turn starts where sampling starts.
+    turns = [int((np.diff(rollout.mask_T.astype(int)) > 0).sum()) for rollout in rollouts]
+
+    def share(flags) -> float:
+        return float(np.mean(list(flags)))
+
+    return {
+        "reward_mean": share(r.reward for r in valid) if valid else float("nan"),
+        "accuracy_train": share(r.terms.get(CORRECT, 0.0) for r in rollouts),
+        "zero_signal_share": share(advantages(group)[1] for group in groups),
+        "cut_off_share": share(r.ending == "cut_off" for r in rollouts),
+        "contract_broken_share": share(r.ending == "contract_broken" for r in rollouts),
+        "invalid_share": share(not r.valid for r in rollouts),
+        "completion_tokens_mean": share(sampled),
+        "prompt_tokens_mean": share(prompts),
+        "turns_mean": share(turns),
+    }
+
+
+def sampled_tokens(groups: Sequence[Group]) -> int:
+    """Ids that were sampled, over all rollouts."""
+    return sum(int(rollout.mask_T.sum()) for group in groups for rollout in group.rollouts)
+
+
+def traces(groups: Sequence[Group]) -> list[dict]:
+    """Sampled episodes as people read them."""
+    return [json.loads(rollout.trace) for group in groups for rollout in group.rollouts]

@@ -1,0 +1,100 @@
+"""What the learner consumes: single trajectories, and the batch that packs many of them."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import jax
+import numpy as np
+
+
+@dataclasses.dataclass(frozen=True)
+class Trajectory:
+    """One sequence of tokens, of which some were sampled by the policy and the rest are context.
+
+    Attributes:
+      ids_T: token ids, int32, prompt and observations included, exactly as the sampler saw them.
+      mask_T: True where the token was sampled. Only these are trained on. Never True at index 0,
+        which nothing predicts.
+      logprobs_T: log-probability, in nats, the sampler measured for each sampled token; the
+        entries of other tokens are ignored.
+      advantage: how much better than expected the whole trajectory was; scales every sampled token.
+
+    Raises:
+      ValueError: lengths differ, index 0 is marked as sampled, or a number is not finite.
+    """
+
+    ids_T: np.ndarray
+    mask_T: np.ndarray
+    logprobs_T: np.ndarray
+    advantage: float = 1.0
+
+    def __post_init__(self):
+        converted = {
+            "ids_T": np.asarray(self.ids_T, np.int32),
+            "mask_T": np.asarray(self.mask_T, bool),
+            "logprobs_T": np.asarray(self.logprobs_T, np.float32),
+            "advantage": float(self.advantage),
+        }
+        for name, value in converted.items():
+            object.__setattr__(self, name, value)  # the dataclass is frozen
+        shapes = self.ids_T.shape, self.mask_T.shape, self.logprobs_T.shape
+        if self.ids_T.ndim != 1 or len(set(shapes)) != 1:
+            raise ValueError(
+                "ids, mask and log-probs of a trajectory must be one-dimensional and equally long, "
+                f"got shapes {shapes[0]}, {shapes[1]}, {shapes[2]}"
+            )
+        if not len(self):
+            raise ValueError("a trajectory needs at least one token, got none")
+        if self.mask_T[0]:
+            raise ValueError(
+                "token 0 of a trajectory is marked as sampled, but nothing precedes it: "
+                "start the trajectory with its prompt"
+            )
+        bad = np.flatnonzero(self.mask_T & ~np.isfinite(self.logprobs_T))
+        if bad.size:
+            raise ValueError(
+                f"the sampler's log-prob of token {bad[0]} is {self.logprobs_T[bad[0]]}: every "
+                "sampled token needs a finite one"
+            )
+        if not np.isfinite(self.advantage):
+            raise ValueError(f"the advantage of a trajectory must be finite, got {self.advantage}")
+
+    def __len__(self) -> int:
+        return self.ids_T.shape[0]
+
+    @classmethod
+    def supervised(cls, ids_T: np.ndarray, mask_T: np.ndarray) -> Trajectory:
+        """A demonstration for `sft`: no sampler, hence no log-probs, and advantage 1."""
+        return cls(ids_T, mask_T, np.zeros(len(ids_T), np.float32), 1.0)
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class LearnerBatch:
+    """Trajectories in rows, rows in micro-batches: M micro-batches of B rows of T tokens.
+
+    Every row lists its scored tokens in N slots. A slot holds the index of the position that
+    *predicts* the sampled token (one before it), the token, and what the loss needs to know of it,
+    so that logits are only ever made where they count.
+
+    Attributes:
+      tokens_MBT: int32 token ids, 0 in padding.
+      positions_MBT: int32 position of each token in its own sequence, from 0.
+      segments_MBT: int32 number of the sequence within its row, from 1; 0 marks padding. A token
+        may attend only to earlier tokens of its own segment.
+      scored_MBN: int32 index along T of the predicting position.
+      targets_MBN: int32 sampled token.
+      mask_MBN: float32, 1 for a sampled token, 0 for an empty slot.
+      advantages_MBN: float32 advantage of the sampled token.
+      sampler_logprobs_MBN: float32 log-probability under the policy that sampled it.
+    """
+
+    tokens_MBT: np.ndarray | jax.Array
+    positions_MBT: np.ndarray | jax.Array
+    segments_MBT: np.ndarray | jax.Array
+    scored_MBN: np.ndarray | jax.Array
+    targets_MBN: np.ndarray | jax.Array
+    mask_MBN: np.ndarray | jax.Array
+    advantages_MBN: np.ndarray | jax.Array
+    sampler_logprobs_MBN: np.ndarray | jax.Array

@@ -1,0 +1,33 @@
+"""Dense decoder-only transformers as pure functions over parameter trees.
+
+Llama, Qwen2 and Qwen3; weights, tokenizer and chat template from Hugging Face directories or GGUF
+files; adapters in PEFT format.
+"""
+
+from jax_t2sql.models.cache import KVCache, extend_fn, init_cache
+from jax_t2sql.models.config import ModelConfig
+from jax_t2sql.models.load import LoadedModel, load_model, save_hf
+from jax_t2sql.models.params import describe_params, init_params
+from jax_t2sql.models.peft import export_adapter, load_adapter
+from jax_t2sql.models.tiny import tiny_config, train_tokenizer
+from jax_t2sql.models.tokenizer import Tokenizer
+from jax_t2sql.models.transformer import hidden_fn, unembed_fn
+
+__all__ = [
+    "KVCache",
+    "LoadedModel",
+    "ModelConfig",
+    "Tokenizer",
+    "describe_params",
+    "export_adapter",
+    "extend_fn",
+    "hidden_fn",
+    "init_cache",
+    "init_params",
+    "load_adapter",
+    "load_model",
+    "save_hf",
+    "tiny_config",
+    "train_tokenizer",
+    "unembed_fn",
+]

@@ -1,0 +1,90 @@
+"""Masked grouped-query attention, blocked over queries so that long rows fit in memory."""
+
+import math
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+
+# Score elements alive at once (float32): 2**25 is 128 MiB.
+_SCORE_BUDGET = 2**25
+_MIN_BLOCK = 32
+# Finite, so that a row that may see nothing (padding) gives numbers instead of NaN.
+_MASKED = -1e30
+
+
+def attend(q_BTHK: jax.Array, k_BSGK: jax.Array, v_BSGK: jax.Array, mask_BTS: jax.Array):
+    """softmax(q kᵀ / √K) v, where `mask_BTS` is True; softmax in float32.
+
+    G key/value heads serve H = G·R query heads, consecutive ones sharing (GQA, arXiv:2305.13245).
+    Returns [B, T, H, K].
+    """
+    batch, length, heads, size = q_BTHK.shape
+    groups = k_BSGK.shape[2]
+    q_BTGRK = q_BTHK.reshape(batch, length, groups, heads // groups, size)
+    scores_BGRTS = jnp.einsum(
+        "btgrk,bsgk->bgrts", q_BTGRK, k_BSGK, preferred_element_type=jnp.float32
+    )
+    scores_BGRTS = jnp.where(mask_BTS[:, None, None], scores_BGRTS * (1 / math.sqrt(size)), _MASKED)
+    weights_BGRTS = jax.nn.softmax(scores_BGRTS, axis=-1).astype(v_BSGK.dtype)
+    out_BTGRK = jnp.einsum("bgrts,bsgk->btgrk", weights_BGRTS, v_BSGK)
+    return out_BTGRK.reshape(batch, length, heads, size)
+
+
+def query_block(batch: int, length: int, heads: int, slots: int) -> int:
+    """Queries a block: a power of two that keeps the scores of a block within the budget."""
+    fitting = max(_SCORE_BUDGET // (batch * heads * slots), _MIN_BLOCK)
+    return min(length, 2 ** int(math.log2(fitting)))
+
+
+def causal_attention(
+    q_BTHK: jax.Array, k_BTGK: jax.Array, v_BTGK: jax.Array, segments_BT: jax.Array
+) -> jax.Array:
+    """Attention of packed rows: to earlier tokens of the same segment; segment 0 is padding.
+
+    Each block of queries reads only the keys up to its own end, and recomputes its scores in the
+    backward pass, so neither pass holds a [T, T] matrix of a long row.
+    """
+    batch, length, heads, _ = q_BTHK.shape
+    block = query_block(batch, length, heads, length)
+
+    def one_block(start: int, stop: int) -> Callable[..., jax.Array]:
+        def run(q, k, v, segments_BT):
+            own, seen = segments_BT[:, start:stop, None], segments_BT[:, None, :stop]
+            causal_TS = jnp.arange(start, stop)[:, None] >= jnp.arange(stop)
+            return attend(q, k, v, causal_TS & (own == seen) & (seen > 0))
+
+        return run if block == length else jax.checkpoint(run)
+
+    blocks = [
+        one_block(i, min(i + block, length))(
+            q_BTHK[:, i : i + block],
+            k_BTGK[:, : min(i + block, length)],
+            v_BTGK[:, : min(i + block, length)],
+            segments_BT,
+        )
+        for i in range(0, length, block)
+    ]
+    return blocks[0] if len(blocks) == 1 else jnp.concatenate(blocks, axis=1)
+
+
+def cached_attention(
+    q_BTHK: jax.Array, k_BSGK: jax.Array, v_BSGK: jax.Array, valid_BS: jax.Array, slot: jax.Array
+) -> jax.Array:
+    """Attention over a cache: query t stands at slot `slot + t` and sees valid slots up to it."""
+    batch, length, heads, size = q_BTHK.shape
+    slots = k_BSGK.shape[1]
+    block = query_block(batch, length, heads, slots)
+
+    def run(q_BQHK: jax.Array, start: jax.Array) -> jax.Array:
+        own_Q = slot + start + jnp.arange(q_BQHK.shape[1])
+        mask_BQS = valid_BS[:, None, :] & (jnp.arange(slots) <= own_Q[:, None])
+        return attend(q_BQHK, k_BSGK, v_BSGK, mask_BQS)
+
+    if block == length:
+        return run(q_BTHK, 0)
+    count = -(-length // block)
+    padded = jnp.pad(q_BTHK, ((0, 0), (0, count * block - length), (0, 0), (0, 0)))
+    q_NBQHK = padded.reshape(batch, count, block, heads, size).swapaxes(0, 1)
+    out_NBQHK = jax.lax.map(lambda x: run(*x), (q_NBQHK, jnp.arange(count) * block))
+    return out_NBQHK.swapaxes(0, 1).reshape(batch, -1, heads, size)[:, :length]

@@ -1,0 +1,207 @@
+"""The reinforcement-learning loop over the bus, with one sampler inside the learner's process.
+
+A step issues tasks, samples and grades their groups, logs the batch, updates, checkpoints and
+publishes, in the order of `jax_t2sql.bus.learner_side`; so a run that is killed at any point goes on
+where the log says, with the weights that it would have had.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import jax
+import numpy as np
+
+from data_pipelines.questions import QuestionStream
+from jax_t2sql.assembly import Run
+from jax_t2sql.bus import Group, LearnerBus, NewTask, SamplerBus
+from jax_t2sql.errors import UserError
+from jax_t2sql.groups import (
+    advantages,
+    group_metrics,
+    sample_groups,
+    sampled_tokens,
+    traces,
+    trajectories,
+)
+from jax_t2sql.learner import Checkpointer, Learner, LearnerState, TrainableSpec, pack
+from jax_t2sql.policies import rl_schedule, serve
+from jax_t2sql.rollouts import rollout_seed
+from jax_t2sql.sampling.engine import Engine
+from jax_t2sql.warmup import row_length, rows_per_microbatch
+
+# Steps in a row without a group to learn from, after which the run says why and stops.
+_BARREN_STEPS = 10
+
+
+@dataclass
+class Loop:
+    """What the loop works with; `state` and `version` change as it runs.
+
+    Attributes:
+      on_step: called after each update with the version, its metrics and its groups.
+      on_publish: called when a version is complete, on disk where due, and served.
+    """
+
+    run: Run
+    learner: Learner
+    spec: TrainableSpec
+    state: LearnerState
+    engine: Engine
+    learner_bus: LearnerBus
+    sampler_bus: SamplerBus
+    checkpointer: Checkpointer
+    on_step: Callable[[int, dict, Sequence[Group]], None]
+    on_publish: Callable[[int], None]
+    version: int = 0
+    seconds: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def base(self) -> Any:
+        """The frozen weights."""
+        return self.run.model.params
+
+
+def restore(loop: Loop) -> None:
+    """Brings the state to the log's version: newest checkpoint, then the batches logged after it."""
+    position = None
+    if loop.checkpointer.latest() is not None:
+        like = loop.learner.abstract_state(loop.base)
+        loop.state, meta = loop.checkpointer.restore(like)
+        position = (meta["log_index"], meta["log_sha256"])
+        loop.version = meta["version"]
+    for step in loop.learner_bus.replay(position):
+        metrics = _update(loop, step.groups, step.batch.pack_seed)
+        loop.version += 1
+        loop.on_step(loop.version, metrics, step.groups)
+    loop.learner_bus.publish()
+    loop.version = loop.learner_bus.version
+    serve(loop.engine, loop.spec, loop.base, loop.state, loop.version)
+
+
+def train(loop: Loop) -> None:
+    """Runs until the configured number of updates is applied.
+
+    Raises:
+      UserError: many steps in a row had nothing to learn from.
+    """
+    config = loop.run.config
+    problems = {problem.question_id: problem for problem in loop.run.questions.train}
+    stream = QuestionStream(loop.run.questions.train, seed=config.seed)
+    if (cursor := loop.learner_bus.state.cursor) is not None:
+        stream.restore(cursor)
+    barren = 0
+    while loop.version < config.rl.steps:
+        loop.seconds = {}
+        _issue(loop, stream)
+        sampled = _sample(loop, problems)
+        ready = loop.learner_bus.ready_groups()
+        learnable = []
+        for group in ready:
+            if advantages(group.group)[1]:
+                loop.learner_bus.decide(group.task.seq, "zero-signal")
+            else:
+                learnable.append(group)
+        if not learnable:
+            barren += 1
+            if barren >= _BARREN_STEPS:
+                raise UserError(_why_barren([g.group for g in ready] or sampled))
+            continue
+        barren = 0
+        batch = loop.learner_bus.append_batch(learnable, pack_seed=loop.version)
+        metrics = _update(loop, [group.group for group in learnable], batch.pack_seed)
+        applied = metrics["skipped"] == 0.0
+        loop.version += applied
+        metrics |= group_metrics([group.group for group in ready])
+        metrics |= {
+            "staleness_mean": float(np.mean([g.staleness(batch.step) for g in learnable])),
+            "length_used_vs_all": batch.length_ratio,
+            "tokens_per_second": sampled_tokens(sampled) / max(loop.seconds["sample"], 1e-9),
+            **{f"seconds_{name}": value for name, value in loop.seconds.items()},
+        }
+        loop.on_step(loop.version, metrics, [group.group for group in ready])
+        if applied and (
+            loop.version % config.checkpoint.every == 0 or loop.version == config.rl.steps
+        ):
+            save(loop)
+        loop.learner_bus.publish(applied=applied)
+        serve(loop.engine, loop.spec, loop.base, loop.state, loop.version)
+        loop.on_publish(loop.version)
+
+
+def save(loop: Loop) -> None:
+    """Writes a checkpoint that knows its place in the log."""
+    index, sha256 = loop.learner_bus.position
+    meta = {"version": loop.version, "log_index": index, "log_sha256": sha256}
+    loop.checkpointer.save(loop.version, loop.state, meta)
+
+
+def _issue(loop: Loop, stream: QuestionStream) -> None:
+    count = min(loop.run.config.rl.groups, loop.learner_bus.capacity)
+    if count <= 0:
+        return
+    first = loop.learner_bus.state.next_seq
+    tasks = []
+    for seq in range(first, first + count):
+        problem = stream.next()
+        tasks.append(
+            NewTask(
+                problem=problem.question_id,
+                group_size=loop.run.config.rl.group_size,
+                seed=rollout_seed(loop.run.config.seed, seq),
+            )
+        )
+    loop.learner_bus.issue(tasks, cursor=stream.state())
+
+
+def _sample(loop: Loop, problems: dict) -> list[Group]:
+    """Claims what is open, plays and grades it, hands it over."""
+    started = time.perf_counter()
+    loop.sampler_bus.refresh()
+    tasks = loop.sampler_bus.claim(loop.run.config.rl.groups)
+    groups = sample_groups(
+        tasks,
+        problems,
+        bus=loop.sampler_bus,
+        policy=loop.engine,
+        prompts=loop.run.prompts,
+        pool=loop.run.pool,
+        reward_empty=loop.run.config.data.empty_gold == "keep",
+    )
+    loop.sampler_bus.put_groups(groups)
+    loop.seconds["sample"] = time.perf_counter() - started
+    return groups
+
+
+def _update(loop: Loop, groups: Sequence[Group], pack_seed: int) -> dict[str, float]:
+    """One update on these groups; the state is replaced. Metrics are plain numbers."""
+    started = time.perf_counter()
+    config = loop.run.config
+    sequences = trajectories(groups)
+    order = np.random.default_rng(pack_seed).permutation(len(sequences))
+    length = row_length(config, [len(sequence) for sequence in sequences])
+    batch = pack(
+        [sequences[i] for i in order],
+        row_length=length,
+        rows_per_microbatch=rows_per_microbatch(config, length),
+    )
+    lr = rl_schedule(config)(int(loop.state.step))
+    loop.state, metrics = loop.learner.update(loop.base, loop.state, batch)
+    metrics = {name: float(value) for name, value in jax.device_get(metrics).items()}
+    loop.seconds["update"] = time.perf_counter() - started
+    return metrics | {"lr": lr}
+
+
+def _why_barren(groups: Sequence[Group]) -> str:
+    """What to tell a user whose rollouts never differ in reward."""
+    metrics = group_metrics(groups)
+    example = next(iter(traces(groups)), None)
+    shown = f" One sampled answer: {example['turns'][-1]['text'][:300]!r}." if example else ""
+    return (
+        f"{_BARREN_STEPS} steps in a row had no group with both better and worse rollouts: accuracy"
+        f" {metrics['accuracy_train']:.0%}, cut off {metrics['cut_off_share']:.0%}, contract broken"
+        f" {metrics['contract_broken_share']:.0%}.{shown} If nothing is ever right, warm up first"
+        " (--warmup.steps), choose a stronger model or easier questions; if turns are cut off, raise"
+        " --prompt.max-tokens; if all is right, the questions are learned"
+    )

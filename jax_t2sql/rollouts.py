@@ -1,0 +1,193 @@
+"""Episodes of many questions at once, sampled in lock step, run and graded in the SQL pool.
+
+The in-process sampler is fastest with everything in one batch, so all episodes take a turn together:
+one `Policy.generate` for every turn due, then every query due in the pool.
+"""
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from jax_t2sql.errors import UserError
+from jax_t2sql.grading import GradeJob, GradingPool, Reward, Verdict, reward
+from jax_t2sql.sampling.policy import Policy, SampleRequest
+from jax_t2sql.sql import resolve_database
+from jax_t2sql.text2sql import (
+    Codec,
+    EpisodeConfig,
+    EpisodeState,
+    Generate,
+    Problem,
+    RunSql,
+    after_completion,
+    after_sql,
+    build_messages,
+    start,
+)
+from jax_t2sql.text2sql.prompts import prompt_schema
+
+
+class PromptBuilder:
+    """Prompts as token ids; schemas are read once a database, prompts made once a question.
+
+    Args:
+      databases: folder of databases, or one file.
+      codec: turns messages into ids.
+      episode: style and bounds.
+    """
+
+    def __init__(self, databases: Path, codec: Codec, episode: EpisodeConfig):
+        self.databases, self.codec, self.episode = databases, codec, episode
+        self._schemas: dict[str, str | None] = {}
+        self._ids: dict[Problem, tuple[int, ...]] = {}
+
+    def path(self, problem: Problem) -> Path:
+        """The problem's database. Raises UserError if there is none."""
+        return resolve_database(self.databases, problem.db_id)
+
+    def ids(self, problem: Problem) -> tuple[int, ...]:
+        """Token ids of the problem's prompt."""
+        if problem not in self._ids:
+            if problem.db_id not in self._schemas:
+                self._schemas[problem.db_id] = prompt_schema(
+                    self.path(problem), style=self.episode.style
+                )
+            messages = build_messages(
+                problem,
+                self._schemas[problem.db_id],
+                style=self.episode.style,
+                max_turns=self.episode.max_turns,
+            )
+            self._ids[problem] = self.codec.encode_prompt(messages)
+        return self._ids[problem]
+
+    def split_by_length(
+        self, problems: Sequence[Problem]
+    ) -> tuple[list[Problem], list[tuple[Problem, str]]]:
+        """Problems that leave room for an answer, and those that do not with the reason."""
+        room = self.episode.max_context - self.episode.max_tokens_per_turn
+        fitting, too_long = [], []
+        for problem in problems:
+            length = len(self.ids(problem))
+            if length <= room:
+                fitting.append(problem)
+            else:
+                too_long.append(
+                    (
+                        problem,
+                        f"prompt of {length} tokens; with {self.episode.max_tokens_per_turn} to"
+                        f" answer it is over the context of {self.episode.max_context}",
+                    )
+                )
+        return fitting, too_long
+
+
+@dataclass(frozen=True, slots=True)
+class Rollout:
+    """One finished episode and what it earned. `verdict` is None where there was no SQL to grade."""
+
+    state: EpisodeState
+    verdict: Verdict | None
+    reward: Reward
+
+
+def rollout_seed(*parts: int | str) -> int:
+    """32 bits that differ for every rollout of a run and are the same in a replay."""
+    text = "/".join(str(part) for part in parts)
+    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:4], "big")
+
+
+def run_episodes(
+    problems: Sequence[Problem],
+    seeds: Sequence[int],
+    *,
+    policy: Policy,
+    prompts: PromptBuilder,
+    pool: GradingPool,
+    temperature: float = 1.0,
+) -> list[EpisodeState]:
+    """Plays one episode for each (problem, seed); all of them have an ending.
+
+    Args:
+      problems: may name a problem several times (a group).
+      seeds: one an episode; turn n of an episode samples with a seed made from its own and n.
+      temperature: 0 is greedy.
+    """
+    codec = prompts.codec
+    states = [start(problem, prompts.ids(problem), prompts.episode) for problem in problems]
+    stop_strings = codec.stop_strings(prompts.episode.style)
+    while due := [i for i, state in enumerate(states) if isinstance(state.pending, Generate)]:
+        requests = [
+            SampleRequest(
+                prompt_ids=states[i].pending.prompt_ids,
+                seed=rollout_seed(seeds[i], len(states[i].turns)),
+                max_tokens=states[i].pending.max_tokens,
+                temperature=temperature,
+            )
+            for i in due
+        ]
+        completions = policy.generate(requests, stop_strings=stop_strings)
+        for i, completion in zip(due, completions, strict=True):
+            states[i] = after_completion(states[i], completion, codec)
+        queries = {
+            i: pool.execute(prompts.path(states[i].problem), states[i].pending.sql)
+            for i in due
+            if isinstance(states[i].pending, RunSql)
+        }
+        for i, future in queries.items():
+            states[i] = after_sql(states[i], future.result(), codec)
+    return states
+
+
+def grade_episodes(
+    states: Sequence[EpisodeState],
+    *,
+    prompts: PromptBuilder,
+    pool: GradingPool,
+    reward_empty: bool = False,
+) -> list[Rollout]:
+    """Runs and compares every answer; gives each episode its reward.
+
+    Args:
+      reward_empty: reward answers to questions whose gold result is empty like others; by default
+        such rollouts are invalid, since any empty result would match.
+    """
+    answered = [i for i, state in enumerate(states) if state.ending.kind == "answered"]
+    jobs = [
+        GradeJob(
+            prompts.path(states[i].problem),
+            states[i].problem.gold_sql,
+            states[i].ending.sql,
+            states[i].problem.grading,
+        )
+        for i in answered
+    ]
+    verdicts = dict(zip(answered, pool.grade_many(jobs), strict=True))
+    if reward_empty:
+        verdicts = {i: _without_empty(verdict) for i, verdict in verdicts.items()}
+    return [
+        Rollout(state, verdicts.get(i), reward(state.ending, verdicts.get(i)))
+        for i, state in enumerate(states)
+    ]
+
+
+def _without_empty(verdict: Verdict) -> Verdict:
+    if verdict.status != "gold_empty":
+        return verdict
+    return replace(verdict, status="equal" if verdict.matches else "different")
+
+
+def check_prompts(
+    problems: Sequence[Problem], prompts: PromptBuilder
+) -> tuple[list[Problem], list[tuple[Problem, str]]]:
+    """Like `PromptBuilder.split_by_length`, but an error if nothing fits."""
+    fitting, too_long = prompts.split_by_length(problems)
+    if not fitting and too_long:
+        problem, reason = too_long[0]
+        raise UserError(
+            f"no question fits the context; the first, {problem.question_id} ({problem.db_id}):"
+            f" {reason}. Raise --prompt.max-context (the model allows it?) or lower"
+            " --prompt.max-tokens"
+        )
+    return fitting, too_long

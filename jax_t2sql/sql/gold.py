@@ -1,0 +1,54 @@
+"""Results of gold queries, kept so that the rollouts of a group do not each run the gold again."""
+
+import os
+from collections import OrderedDict
+from collections.abc import Callable
+
+from jax_t2sql.sql.database import file_identity
+from jax_t2sql.sql.outcome import Outcome
+
+# What the same file and query would give again. A timeout may be the machine's fault.
+_REPEATABLE = ("ok", "error", "refused", "too_large", "no_query")
+
+
+class GoldStore:
+    """A bounded memory of outcomes, keyed by the database file and the query.
+
+    A file that is rewritten or replaced (`database.file_identity`) is another database.
+    """
+
+    def __init__(self, *, max_cells: int = 2_000_000) -> None:
+        """Keeps the most recently used outcomes, at most max_cells cells in all."""
+        self._outcomes: OrderedDict[tuple, Outcome] = OrderedDict()
+        self._cells = 0
+        self._max_cells = max_cells
+
+    def get(self, path: str | os.PathLike, sql: str, run: Callable[[], Outcome]) -> Outcome:
+        """The outcome of a gold query: the one kept, or what `run()` gives.
+
+        Raises:
+          UserError: the file is missing; and whatever `run` raises.
+        """
+        key = (file_identity(path), sql)
+        if key in self._outcomes:
+            self._outcomes.move_to_end(key)
+            return self._outcomes[key]
+        outcome = run()
+        if outcome.status in _REPEATABLE and _cells(outcome) <= self._max_cells:
+            self._outcomes[key] = outcome
+            self._cells += _cells(outcome)
+            while self._cells > self._max_cells:
+                self._cells -= _cells(self._outcomes.popitem(last=False)[1])
+        return outcome
+
+    def __len__(self) -> int:
+        return len(self._outcomes)
+
+
+def _cells(outcome: Outcome) -> int:
+    return 1 + len(outcome.rows) * max(len(outcome.columns), 1)
+
+
+def is_empty(outcome: Outcome) -> bool:
+    """Whether a result says nothing: no rows, or nothing but NULL in them."""
+    return all(cell is None for row in outcome.rows for cell in row)

@@ -1,0 +1,57 @@
+"""What running one query gave, and the bounds it ran under."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+Status = Literal["ok", "timeout", "too_large", "error", "refused", "no_query"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limits:
+    """Bounds of one query.
+
+    Attributes:
+      seconds: wall time, preparing and fetching included.
+      max_rows: rows; one more and the result is too large.
+      max_bytes: size of the whole result, a cell counting 8 plus the length of its text or blob;
+        also (from a floor of a million) of any single text or blob that SQLite builds on the way.
+    """
+
+    seconds: float = 30.0
+    max_rows: int = 100_000
+    max_bytes: int = 64 * 2**20
+
+    def __post_init__(self) -> None:
+        for name in ("seconds", "max_rows", "max_bytes"):
+            if not getattr(self, name) > 0:
+                raise ValueError(f"Limits.{name} is {getattr(self, name)!r}; it must be above 0")
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The result of one query.
+
+    Attributes:
+      status: "ok"; "timeout", "too_large" (a bound of `Limits`); "error" (SQLite's); "refused" (not
+        one reading statement); "no_query" (nothing but blanks and comments).
+      columns: column names.
+      rows: tuples of None, int, float, str and bytes; empty unless "ok".
+      message: what to tell the query's author unless "ok"; SQLite's own words where it spoke.
+      warnings: what an author would want to know although the query ran.
+      seconds: wall time.
+      code: SQLite's name of the error ("SQLITE_ERROR", "SQLITE_IOERR_READ"), "" where it gave none.
+    """
+
+    status: Status
+    columns: tuple[str, ...] = ()
+    rows: Sequence[tuple] = field(default=(), repr=False)
+    message: str = ""
+    warnings: tuple[str, ...] = ()
+    seconds: float = 0.0
+    code: str = ""
+
+    @property
+    def ok(self) -> bool:
+        """Whether there is a result."""
+        return self.status == "ok"

@@ -1,0 +1,219 @@
+"""Running a query that nobody has vetted: one statement, reading only, bounded.
+
+Four fences, each enough for some attacks and none for all: the file is opened read-only and
+immutable; an authorizer lets through reading alone; a tokenizer finds a second statement; time,
+rows and bytes have caps. What none of them stops is one long step inside SQLite (a pathological
+LIKE): that takes a process that can be killed, `jax_t2sql.grading.GradingPool`.
+"""
+
+import os
+import sqlite3
+import time
+from typing import Self
+
+from jax_t2sql.sql.database import connect_readonly
+from jax_t2sql.sql.outcome import Limits, Outcome
+from jax_t2sql.sql.quoted import texts_in_double_quotes, warning
+from jax_t2sql.sql.schema import fold, quote_identifier
+from jax_t2sql.sql.tokens import significant, split_statement
+
+# They read the schema and take no value; data_version is what full-text tables ask internally.
+SCHEMA_PRAGMAS = frozenset(
+    {
+        "table_info", "table_xinfo", "table_list", "foreign_key_list",
+        "index_list", "index_info", "index_xinfo", "data_version",
+    }
+)  # fmt: skip
+
+# load_extension runs code; fts3_tokenizer takes and gives raw pointers.
+_FORBIDDEN_FUNCTIONS = frozenset({"load_extension", "fts3_tokenizer"})
+
+_READING = (sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_RECURSIVE)
+
+# Statements that are never a question. Named so that the refusal can say which it was; the
+# authorizer stands behind this list.
+_WRITING_WORDS = (
+    "ALTER", "ANALYZE", "ATTACH", "BEGIN", "COMMIT", "CREATE", "DELETE", "DETACH", "DROP", "END",
+    "INSERT", "REINDEX", "RELEASE", "REPLACE", "ROLLBACK", "SAVEPOINT", "UPDATE", "VACUUM",
+)  # fmt: skip
+
+_MAX_SQL_CHARS = 1_000_000
+_STEPS_BETWEEN_LOOKS = 1_000  # SQLite VM instructions; about 20 microseconds
+_ROWS_BETWEEN_LOOKS = 256
+
+
+def execute(path: str | os.PathLike, sql: str, *, limits: Limits | None = None) -> Outcome:
+    """Runs one query on a database file and never changes it.
+
+    In this process: fit for queries that one has seen. For a model's, use `GradingPool`, which can
+    also kill a query that is stuck and bounds its memory.
+
+    Raises:
+      UserError: the database cannot be opened. Whatever is wrong with the query is an Outcome.
+    """
+    with Sandbox(path, limits=limits or Limits()) as sandbox:
+        return sandbox.execute(sql)
+
+
+class Sandbox:
+    """An open database on which untrusted queries run, one after the other, in one thread."""
+
+    def __init__(self, path: str | os.PathLike, *, limits: Limits) -> None:
+        """Opens the file; raises UserError if that fails."""
+        self._limits = limits
+        self._connection = connect_readonly(path)
+        self._columns_of: dict[str, frozenset[str]] = {}
+        self._read: set[tuple[str, str]] = set()
+        self._denied = ""
+        self._deadline = float("inf")
+        # No spill files beside the database or in the temporary folder, nor code hidden in views.
+        self._connection.execute("PRAGMA temp_store = MEMORY")
+        self._connection.execute("PRAGMA trusted_schema = OFF")
+        self._connection.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 0)
+        self._connection.setlimit(sqlite3.SQLITE_LIMIT_SQL_LENGTH, 4 * _MAX_SQL_CHARS)
+        # A floor, as the stored schema itself must fit.
+        longest = max(limits.max_bytes, 1_000_000)
+        self._connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, min(longest, 2**31 - 1))
+        self._connection.set_authorizer(self._authorize)
+        self._connection.set_progress_handler(self._out_of_time, _STEPS_BETWEEN_LOOKS)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Closes the file."""
+        self._connection.set_authorizer(None)  # unties the cycle of callbacks
+        self._connection.set_progress_handler(None, 0)
+        self._connection.close()
+
+    def execute(self, sql: str) -> Outcome:
+        """Runs the one statement in the text. Trailing semicolons and comments are dropped."""
+        start = time.monotonic()
+        if len(sql) > _MAX_SQL_CHARS:
+            excess = f"the SQL has {len(sql):,} characters; at most {_MAX_SQL_CHARS:,} are run"
+            return Outcome("refused", message=excess)
+        statement, rest = split_statement(sql)
+        if not statement:
+            return Outcome("no_query", message="there is no SQL statement in this text")
+        refusal = _refusal(statement, rest)
+        if refusal:
+            return Outcome("refused", message=refusal)
+        self._read.clear()
+        self._denied = ""
+        self._deadline = start + self._limits.seconds
+        try:
+            columns, rows, excess = self._fetch(statement)
+        except MemoryError:
+            excess = "the query needs more memory than a query may have"
+        except UnicodeEncodeError:
+            return Outcome(
+                "error", message="the SQL holds half of a surrogate pair, which is no text"
+            )
+        except (sqlite3.Error, UnicodeDecodeError) as error:
+            return self._failure(error, time.monotonic() - start)
+        finally:
+            self._deadline = float("inf")
+        seconds = time.monotonic() - start
+        if excess:
+            return Outcome("too_large", message=excess, seconds=seconds)
+        warnings = tuple(map(warning, self._texts_in_double_quotes(statement)))
+        return Outcome("ok", columns, rows, warnings=warnings, seconds=seconds)
+
+    def _fetch(self, statement: str) -> tuple[tuple[str, ...], list[tuple], str]:
+        """Returns column names, rows, and what is too large about them ("" if nothing)."""
+        limits = self._limits
+        cursor = self._connection.execute(statement)
+        try:
+            columns = tuple(column[0] for column in cursor.description or ())
+            rows: list[tuple] = []
+            size = 0
+            for row in cursor:
+                size += 8 * len(row)
+                for cell in row:
+                    if cell.__class__ is str or cell.__class__ is bytes:
+                        size += len(cell)
+                if len(rows) >= limits.max_rows:
+                    return columns, [], f"the result has more than {limits.max_rows:,} rows"
+                if size > limits.max_bytes:
+                    return columns, [], f"the result has more than {limits.max_bytes:,} bytes"
+                rows.append(row)
+                if len(rows) % _ROWS_BETWEEN_LOOKS == 0 and self._out_of_time():
+                    raise sqlite3.OperationalError("interrupted")
+            return columns, rows, ""
+        finally:
+            cursor.close()
+
+    def _failure(self, error: Exception, seconds: float) -> Outcome:
+        message, code = str(error), getattr(error, "sqlite_errorname", "")
+        if self._denied:
+            message = f"{message}: {self._denied}. The database is read-only: run one SELECT"
+            return Outcome("refused", message=message, seconds=seconds, code=code)
+        if seconds >= self._limits.seconds and message == "interrupted":
+            limit = f"{self._limits.seconds:g} s"
+            return Outcome("timeout", message=f"stopped after {limit}", seconds=seconds, code=code)
+        if code in ("SQLITE_TOOBIG", "SQLITE_NOMEM"):
+            return Outcome("too_large", message=message, seconds=seconds, code=code)
+        return Outcome("error", message=message, seconds=seconds, code=code)
+
+    def _out_of_time(self) -> bool:
+        return time.monotonic() >= self._deadline
+
+    def _authorize(self, action: int, first, second, database, source) -> int:
+        """SQLite asks this for each thing that a statement is about to do, when it compiles it."""
+        if action in _READING:
+            if action == sqlite3.SQLITE_READ and first:
+                self._read.add((first, second))
+            return sqlite3.SQLITE_OK
+        if action == sqlite3.SQLITE_FUNCTION and fold(second) not in _FORBIDDEN_FUNCTIONS:
+            return sqlite3.SQLITE_OK
+        if action == sqlite3.SQLITE_PRAGMA and fold(first) in SCHEMA_PRAGMAS:
+            return sqlite3.SQLITE_OK
+        # What SQLite asks when it declares the columns of a virtual or table-valued function's
+        # table. A real UPDATE of it fails in SQLite itself, whatever the authorizer says.
+        if action == sqlite3.SQLITE_UPDATE and first in ("sqlite_master", "sqlite_temp_master"):
+            return sqlite3.SQLITE_OK
+        self._denied = (
+            _ACTIONS.get(action, "this statement").format(first, second) + " is not allowed"
+        )
+        return sqlite3.SQLITE_DENY
+
+    def _texts_in_double_quotes(self, statement: str) -> list[str]:
+        if '"' not in statement:
+            return []
+        tables = {table for table, _ in self._read}
+        known = {fold(column) for _, column in self._read} | {"rowid", "oid", "_rowid_"}
+        for table in tables:
+            known |= {fold(table)} | self._columns(table)
+        return texts_in_double_quotes(statement, known)
+
+    def _columns(self, table: str) -> frozenset[str]:
+        """Folded names of a table's columns, hidden ones included."""
+        if table not in self._columns_of:
+            rows = self._connection.execute(f"PRAGMA table_xinfo({quote_identifier(table)})")
+            self._columns_of[table] = frozenset(fold(row[1]) for row in rows)
+        return self._columns_of[table]
+
+
+_ACTIONS = {
+    sqlite3.SQLITE_PRAGMA: "PRAGMA {0}",
+    sqlite3.SQLITE_FUNCTION: "the function {1}",
+    sqlite3.SQLITE_INSERT: "writing to {0}",
+    sqlite3.SQLITE_UPDATE: "writing to {0}",
+    sqlite3.SQLITE_DELETE: "writing to {0}",
+    sqlite3.SQLITE_TRANSACTION: "a transaction",
+    sqlite3.SQLITE_ATTACH: "ATTACH",
+}
+
+
+def _refusal(statement: str, rest: str) -> str:
+    """Why a text is not to be run at all, "" if it may be tried."""
+    if rest:
+        shown = rest if len(rest) <= 60 else rest[:60] + "…"
+        return f"only one statement can be run at a time, but a second one follows: {shown}"
+    word = significant(statement[:100])[0]
+    if word.is_word(*_WRITING_WORDS):
+        return f"{word.text.upper()} is not allowed. The database is read-only: run one SELECT"
+    return ""

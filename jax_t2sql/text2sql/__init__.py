@@ -1,0 +1,45 @@
+"""From a question over a database to a finished episode.
+
+Problems and their files, the schema as text, prompts in three styles, the tool protocol, and the
+multi-turn episode as a pure state machine over token ids. Knows no sampler and no array library:
+a `Codec` and `Completion`s are all it sees of a model.
+"""
+
+from jax_t2sql.text2sql.codec import Codec, Message, Style
+from jax_t2sql.text2sql.completion import Completion
+from jax_t2sql.text2sql.episode import PromptTooLong, after_completion, after_sql, start
+from jax_t2sql.text2sql.episode_state import (
+    NO_VERSION,
+    Ending,
+    EpisodeConfig,
+    EpisodeState,
+    Generate,
+    RunSql,
+    Turn,
+)
+from jax_t2sql.text2sql.problem import Problem, load_problems
+from jax_t2sql.text2sql.prompts import build_messages, prompt_schema
+from jax_t2sql.text2sql.schema_text import schema_text
+
+__all__ = [
+    "NO_VERSION",
+    "Codec",
+    "Completion",
+    "Ending",
+    "EpisodeConfig",
+    "EpisodeState",
+    "Generate",
+    "Message",
+    "Problem",
+    "PromptTooLong",
+    "RunSql",
+    "Style",
+    "Turn",
+    "after_completion",
+    "after_sql",
+    "build_messages",
+    "load_problems",
+    "prompt_schema",
+    "schema_text",
+    "start",
+]

@@ -1,0 +1,168 @@
+"""Reading a model's message: tool calls, solutions, SQL blocks and reasoning.
+
+Tool calls are the Hermes/Qwen form, JSON between tags; a final answer stands between solution tags:
+
+    <tool_call>{"name": "execute_sql_query", "arguments": {"query": "SELECT 1"}}</tool_call>
+    <solution>SELECT 1</solution>
+
+What stands inside a reasoning block (<think>…</think>) never counts.
+"""
+
+import json
+import re
+from dataclasses import dataclass
+
+from jax_t2sql.text2sql.codec import Style
+
+TOOL_NAME = "execute_sql_query"
+CALL_OPEN, CALL_CLOSE = "<tool_call>", "</tool_call>"
+SOLUTION_OPEN, SOLUTION_CLOSE = "<solution>", "</solution>"
+THINK_OPEN, THINK_CLOSE = "<think>", "</think>"
+
+_THINK = re.compile(f"{THINK_OPEN}|{THINK_CLOSE}")
+_CALL = re.compile(f"{CALL_OPEN}(.*?){CALL_CLOSE}", re.DOTALL)
+_SOLUTION = re.compile(f"{SOLUTION_OPEN}(.*?){SOLUTION_CLOSE}", re.DOTALL)
+_FENCED = re.compile(r"```(.*?)```", re.DOTALL)
+_FENCE_LINE = re.compile(r"[ \t]*(\w*)[ \t]*(?:\r?\n|\Z)")
+_FENCE_WORD = re.compile(r"[ \t]*sql(?:ite)?\b", re.IGNORECASE)
+# JSON can spell characters that no SQL text can hold: zero, and halves of surrogate pairs.
+_UNSPEAKABLE = re.compile("[\x00\ud800-\udfff]")
+_SQL_LANGUAGES = frozenset({"", "sql", "sqlite"})
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A well-formed request to run one query."""
+
+    sql: str
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A final answer. The text may be empty or no SQL at all: that is for the grader to say."""
+
+    sql: str
+
+
+@dataclass(frozen=True, slots=True)
+class Malformed:
+    """Neither a call nor an answer. `fault` is a sentence for the model; it may try again."""
+
+    fault: str
+
+
+@dataclass(frozen=True, slots=True)
+class Broken:
+    """The message breaks the contract and ends the episode. `reason` is a fixed phrase."""
+
+    reason: str
+
+
+Parsed = Call | Answer | Malformed | Broken
+
+
+def parse(text: str, style: Style, *, inside_reasoning: bool = False) -> Parsed:
+    """Reads one complete message of the model.
+
+    tools: one call or one solution; a solution may wrap its SQL in a code fence.
+    direct: the last closed code fence marked sql, sqlite or nothing (models draft, then correct).
+    question: the last such fence if there is one, else the whole text; for models trained from
+    scratch, which write bare SQL.
+
+    Args:
+      text: the message, special tokens at its end removed.
+      style: the prompt style that the message answers.
+      inside_reasoning: the prompt ended inside an open reasoning block.
+    """
+    visible = without_reasoning(text, inside_reasoning=inside_reasoning)
+    if style == "tools":
+        return _parse_tools(text, visible)
+    sql = _last_fenced_sql(visible)
+    if sql is None and style == "question":
+        sql = visible.strip()
+    if not sql:
+        return Broken("no SQL block" if style == "direct" else "empty answer")
+    return Answer(sql)
+
+
+def without_reasoning(text: str, *, inside_reasoning: bool = False) -> str:
+    """Drops reasoning: closed blocks, an open block to the end, and what precedes a lone close.
+
+    The lone close is what a template leaves that opens the block in its generation prompt.
+    """
+    if not inside_reasoning and THINK_OPEN not in text and THINK_CLOSE not in text:
+        return text
+    kept: list[str] = []
+    inside, start = inside_reasoning, 0
+    for tag in _THINK.finditer(text):
+        if tag.group() == THINK_OPEN:
+            if not inside:
+                kept.append(text[start : tag.start()])
+                inside = True
+        else:
+            if not inside:
+                kept.clear()
+            inside, start = False, tag.end()
+    if not inside:
+        kept.append(text[start:])
+    return "".join(kept)
+
+
+def _parse_tools(text: str, visible: str) -> Parsed:
+    # Opening tags are counted, not closed pairs, so that half a tag cannot hide a second answer.
+    calls, solutions = visible.count(CALL_OPEN), visible.count(SOLUTION_OPEN)
+    if calls and solutions:
+        return Broken("call and solution in one turn")
+    if solutions > 1:
+        return Broken("two solutions")
+    if solutions:
+        found = _SOLUTION.search(visible)
+        if found is None:
+            return Malformed(f"The solution has no {SOLUTION_CLOSE}.")
+        fenced = _last_fenced_sql(found[1])
+        return Answer(found[1].strip() if fenced is None else fenced)
+    if calls > 1:
+        return Malformed("There were several tool calls; only one is allowed in a message.")
+    if calls:
+        found = _CALL.search(visible)
+        return _parse_call(found[1]) if found else Malformed(f"The call has no {CALL_CLOSE}.")
+    if CALL_OPEN in text or SOLUTION_OPEN in text:
+        return Malformed("What stands inside the reasoning block does not count.")
+    return Malformed("There was neither a tool call nor a solution.")
+
+
+def _parse_call(body: str) -> Parsed:
+    try:
+        # strict=False: models write line breaks of their SQL as they are, and that is harmless.
+        call = json.loads(body, strict=False)
+    except ValueError as error:
+        return Malformed(f"The tool call is not JSON ({error}).")
+    except RecursionError:
+        return Malformed("The tool call is not JSON (nested too deeply).")
+    if not isinstance(call, dict) or call.get("name") != TOOL_NAME:
+        return Malformed(f'The call must be an object with "name": "{TOOL_NAME}".')
+    arguments = call.get("arguments")
+    if not isinstance(arguments, dict) or set(arguments) != {"query"}:
+        return Malformed('"arguments" must be an object with the one field "query".')
+    query = arguments["query"]
+    if not isinstance(query, str) or not query.strip():
+        return Malformed('"query" must be a text with SQL in it.')
+    if _UNSPEAKABLE.search(query):
+        return Malformed('"query" holds a zero character or half of a surrogate pair.')
+    return Call(query.strip())
+
+
+def _last_fenced_sql(text: str) -> str | None:
+    """Contents of the last closed code fence that can be SQL; None without one."""
+    if "```" not in text:
+        return None
+    sql = None
+    for block in _FENCED.findall(text):
+        line = _FENCE_LINE.match(block)
+        if line:
+            if line[1].lower() in _SQL_LANGUAGES:
+                sql = block[line.end() :].strip()
+        else:
+            word = _FENCE_WORD.match(block)
+            sql = block[word.end() if word else 0 :].strip()
+    return sql

@@ -1,0 +1,108 @@
+"""Supervised warm-up: a few steps on gold SQL, so that sampling finds right answers at all."""
+
+import functools
+import random
+from collections.abc import Callable, Sequence
+
+import jax
+import numpy as np
+
+from jax_t2sql.assembly import Run, answer_text
+from jax_t2sql.learner import Checkpointer, LearnerState, Trajectory, pack
+from jax_t2sql.policies import make_sft_learner, warmup_schedule
+from jax_t2sql.rollouts import PromptBuilder
+from jax_t2sql.sampling.buckets import bucket
+from jax_t2sql.text2sql import Problem
+
+# Enough to keep the matrix units busy; more only takes memory (measured on CPU).
+_MICROBATCH_TOKENS = 1024
+
+
+def demonstrations(problems: Sequence[Problem], prompts: PromptBuilder, tokenizer) -> list:
+    """One supervised trajectory a question: its prompt, then the gold answer and the end token."""
+    end = tokenizer.stop_ids[0]
+    found = []
+    for problem in problems:
+        prompt = list(prompts.ids(problem))
+        answer = tokenizer.encode(answer_text(problem, prompts.episode.style)) + [end]
+        mask = [False] * len(prompt) + [True] * len(answer)
+        found.append(Trajectory.supervised(np.array(prompt + answer), np.array(mask)))
+    return found
+
+
+def row_length(run_config, lengths: Sequence[int]) -> int:
+    """Tokens of a packed row: as configured, else a bucket over the longest of `lengths`."""
+    if run_config.learner.row_length is not None:
+        return max(run_config.learner.row_length, max(lengths))
+    return bucket(max(lengths), smallest=64)
+
+
+def rows_per_microbatch(run_config, length: int) -> int:
+    """Rows of a micro-batch: as configured, else a token budget's worth of rows of this length."""
+    if run_config.learner.rows is not None:
+        return run_config.learner.rows
+    return max(1, _MICROBATCH_TOKENS // length)
+
+
+def warm_up(
+    run: Run,
+    *,
+    on_step: Callable[[int, dict], None],
+) -> LearnerState:
+    """Trains on gold answers and returns the state; resumes from its checkpoint if there is one.
+
+    The pairs of a step follow from the seed and the step, so an interrupted warm-up ends with the
+    same weights as one that ran through.
+
+    Args:
+      on_step: called with the number of steps done and the metrics of the last.
+    """
+    config, base = run.config, run.model.params
+    learner = make_sft_learner(config, run.model)
+    state = learner.init(base, jax.random.key(config.seed))
+    steps = config.warmup.steps
+    if steps == 0:
+        return state
+    examples = demonstrations(run.questions.warmup, run.prompts, run.model.tokenizer)
+    length = row_length(config, [len(example) for example in examples])
+    with Checkpointer(run.workdir / "checkpoints" / "warmup", keep=1) as checkpointer:
+        first = 0
+        if checkpointer.latest() is not None:
+            state, meta = checkpointer.restore(learner.abstract_state(base))
+            first = meta["step"]
+        for step in range(first, steps):
+            picked = [
+                examples[i] for i in _pairs(len(examples), config.warmup.batch, config.seed, step)
+            ]
+            batch = pack(
+                picked, row_length=length, rows_per_microbatch=rows_per_microbatch(config, length)
+            )
+            state, metrics = learner.update(base, state, batch)
+            if step + 1 == steps:
+                checkpointer.save(step + 1, state, {"step": step + 1})
+            metrics = {name: float(value) for name, value in metrics.items()}
+            on_step(
+                step + 1,
+                {
+                    "loss": metrics["loss"],
+                    "grad_norm": metrics["grad_norm"],
+                    "lr": warmup_schedule(config)(step),
+                },
+            )
+    return state
+
+
+def _pairs(count: int, batch: int, seed: int, step: int) -> list[int]:
+    """Indices of a step's pairs: the stream goes through all pairs, reshuffled each pass."""
+    chosen = []
+    for position in range(step * batch, (step + 1) * batch):
+        epoch, offset = divmod(position, count)
+        chosen.append(_shuffled(count, seed, epoch)[offset])
+    return chosen
+
+
+@functools.lru_cache(maxsize=2)
+def _shuffled(count: int, seed: int, epoch: int) -> list[int]:
+    order = list(range(count))
+    random.Random(f"warmup/{seed}/{epoch}").shuffle(order)
+    return order

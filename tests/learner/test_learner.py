@@ -1,0 +1,287 @@
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+import tiny_transformer as tiny
+
+from jax_t2sql.learner import (
+    FullSpec,
+    LoraSpec,
+    Trajectory,
+    cispo,
+    grpo,
+    make_learner,
+    make_optimizer,
+    pack,
+    sft,
+    token_logprobs,
+)
+
+LENGTHS = (9, 3, 12, 5, 7, 12, 2, 6)
+LORA = LoraSpec(targets=("layers", "lm_head"), rank=3, alpha=6)
+
+
+def keep_gradient() -> optax.GradientTransformation:
+    """An optimizer that changes nothing and whose state is the last gradient."""
+    zeros = lambda tree: jax.tree.map(jnp.zeros_like, tree)  # noqa: E731
+    return optax.GradientTransformation(zeros, lambda g, state, params: (zeros(g), g))
+
+
+def learner_for(adapter=LORA, *, loss=None, optimizer=None, **options):
+    return make_learner(
+        tiny.hidden_fn,
+        options.pop("unembed_fn", tiny.unembed_fn),
+        adapter=adapter,
+        loss=loss or cispo(low=0.2, high=3.0),
+        optimizer=optimizer or keep_gradient(),
+        **options,
+    )
+
+
+def start(learner, base):
+    """A state whose adapter has been trained a little: with b = 0 half the gradient vanishes."""
+    state = learner.init(base, jax.random.key(1))
+    return dataclasses.replace(state, trainable=jax.tree.map(lambda x: x + 0.05, state.trainable))
+
+
+def gradient_and_metrics(learner, base, batch):
+    state, metrics = learner.update(base, start(learner, base), batch)
+    return state.opt_state, metrics
+
+
+def close(actual, expected, rtol=1e-4, atol=2e-6):
+    def check(x, y):
+        np.testing.assert_allclose(x, y, rtol=rtol, atol=atol)
+
+    jax.tree.map(check, actual, expected)
+
+
+def plain_gradient(adapter, loss, base, trainable, trajectories):
+    """Σ loss / Σ mask by autodiff, one sequence at a time with all of its logits."""
+
+    def total(trainable):
+        value, count = 0.0, 0
+        for t in trajectories:
+            tokens, positions = t.ids_T[None], np.arange(len(t))[None]
+            model = adapter.bind(base, trainable)
+            hidden = tiny.hidden_fn(*model, tokens, positions, np.ones_like(tokens))[0]
+            logprobs = token_logprobs(tiny.unembed_fn(*model, hidden[:-1]), t.ids_T[1:])
+            kept = np.flatnonzero(t.mask_T[1:])
+            losses, _ = loss(logprobs[kept], t.logprobs_T[1:][kept], t.advantage)
+            value, count = value + jnp.sum(losses), count + len(kept)
+        return value / count
+
+    return jax.jit(jax.value_and_grad(total))(trainable)
+
+
+@pytest.fixture(scope="module")
+def base():
+    return tiny.init_base()
+
+
+@pytest.fixture(scope="module")
+def lora():
+    return learner_for()
+
+
+@pytest.mark.parametrize("adapter", [LORA, FullSpec()], ids=["lora", "full"])
+@pytest.mark.parametrize("packed", [True, False], ids=["packed", "one-a-row"])
+def test_loss_and_gradient_equal_plain_autodiff_over_the_whole_batch(base, adapter, packed):
+    learner, made = learner_for(adapter), tiny.trajectories(LENGTHS)
+    batch = pack(made, row_length=16, rows_per_microbatch=2, packed=packed)
+    loss, gradient = plain_gradient(
+        adapter, cispo(low=0.2, high=3.0), base, start(learner, base).trainable, made
+    )
+    actual, metrics = gradient_and_metrics(learner, base, batch)
+    close(actual, gradient)
+    close(metrics["loss"], loss)
+    close(metrics["grad_norm"], optax.global_norm(gradient))
+    assert metrics["tokens"] == sum(t.mask_T.sum() for t in made)
+
+
+def test_packed_log_probs_equal_unpacked_ones(base, lora):
+    made = tiny.trajectories(LENGTHS)
+    by_layout = []
+    for packed in (True, False):
+        batch = pack(made, row_length=16, rows_per_microbatch=2, packed=packed)
+        logprobs_MBN = lora.logprobs(base, start(lora, base), batch)
+        assert (logprobs_MBN[batch.mask_MBN == 0] == 0).all()
+        # The sampler's log-probs are all different: they tell which token is which.
+        keys = batch.sampler_logprobs_MBN[batch.mask_MBN == 1]
+        by_layout.append(np.asarray(logprobs_MBN[batch.mask_MBN == 1])[np.argsort(keys)])
+    np.testing.assert_allclose(*by_layout, atol=2e-6)
+    assert np.std(by_layout[0]) > 0.1
+
+
+def test_nothing_leaks_from_one_segment_into_another(base, lora):
+    made = tiny.trajectories((6, 5, 5))
+    batch = pack(made, row_length=16, rows_per_microbatch=1)
+    state = start(lora, base)
+    before = lora.logprobs(base, state, batch)
+    changed = np.where(batch.segments_MBT == 2, (batch.tokens_MBT + 5) % tiny.VOCAB,
+                       batch.tokens_MBT)  # fmt: skip
+    after = lora.logprobs(base, state, dataclasses.replace(batch, tokens_MBT=changed))
+    owner = np.take_along_axis(batch.segments_MBT, batch.scored_MBN, axis=-1)
+    others = (batch.mask_MBN == 1) & (owner != 2)
+    own = (batch.mask_MBN == 1) & (owner == 2)
+    np.testing.assert_array_equal(np.asarray(before)[others], np.asarray(after)[others])
+    assert np.abs(np.asarray(before - after)[own]).max() > 0.01
+
+
+@pytest.mark.parametrize("loss", [cispo(low=0.2, high=3.0), grpo()], ids=["cispo", "grpo"])
+def test_micro_batches_and_chunks_change_nothing(base, loss):
+    made = tiny.trajectories(LENGTHS)
+    results = [
+        gradient_and_metrics(
+            learner_for(loss=loss, max_logits=max_logits),
+            base,
+            pack(made, row_length=12, rows_per_microbatch=rows),
+        )
+        for rows, max_logits in ((1, 1 << 22), (8, 1 << 22), (3, 1 << 22))
+    ]
+    for result in results[1:]:
+        close(result, results[0])
+
+
+def test_chunks_of_slots_change_nothing(base, lora, monkeypatch):
+    batch = pack(tiny.trajectories(LENGTHS), row_length=12, rows_per_microbatch=2)
+    expected = gradient_and_metrics(lora, base, batch)
+    logprobs = lora.logprobs(base, start(lora, base), batch)
+    monkeypatch.setattr("jax_t2sql.learner.logprobs._MIN_POSITIONS", 1)
+    widths = []
+
+    def unembed_fn(base, adapter, hidden_ND):
+        widths.append(hidden_ND.shape[0])
+        return tiny.unembed_fn(base, adapter, hidden_ND)
+
+    chunked = learner_for(unembed_fn=unembed_fn, max_logits=10 * tiny.VOCAB)
+    close(gradient_and_metrics(chunked, base, batch), expected)
+    close(chunked.logprobs(base, start(chunked, base), batch), logprobs)
+    assert max(widths) == 10  # 5 slots of 2 rows; 12 slots are no multiple of 5
+
+
+def test_logits_of_all_tokens_never_exist(base):
+    """The largest array of the compiled update is far below [tokens, vocabulary]."""
+    vocab = 4096
+    wide = {**base, "lm_head": {"kernel": jnp.ones((tiny.WIDTH, vocab))}}
+    learner = learner_for(LoraSpec(rank=2), max_logits=vocab)
+    batch = pack(tiny.trajectories((64,) * 8), row_length=64, rows_per_microbatch=8)
+    state = learner.init(wide, jax.random.key(0))
+    stats = learner.update.lower(wide, state, batch).compile().memory_analysis()
+    assert stats.temp_size_in_bytes < 8 * 64 * vocab * 4
+
+
+def test_a_zero_advantage_pulls_nowhere_and_counts_as_a_token(base, lora):
+    made = tiny.trajectories((8, 8))
+    made[1] = dataclasses.replace(made[1], advantage=0.0)
+    gradient, metrics = gradient_and_metrics(
+        lora, base, pack(made, row_length=8, rows_per_microbatch=2)
+    )
+    alone, alone_metrics = gradient_and_metrics(
+        lora, base, pack(made[:1], row_length=8, rows_per_microbatch=2)
+    )
+    share = alone_metrics["tokens"] / metrics["tokens"]
+    close(gradient, jax.tree.map(lambda g: g * share, alone))
+
+
+def test_ratio_is_one_for_the_policys_own_log_probs(base, lora):
+    batch = pack(tiny.trajectories(LENGTHS), row_length=16, rows_per_microbatch=2)
+    own = lora.logprobs(base, start(lora, base), batch)
+    _, metrics = gradient_and_metrics(
+        lora, base, dataclasses.replace(batch, sampler_logprobs_MBN=own)
+    )
+    close((metrics["ratio_mean"], metrics["ratio_max"]), (1.0, 1.0), rtol=1e-5)
+    assert metrics["logprob_gap"] < 1e-6 and metrics["clip_fraction"] == 0
+
+
+def test_metrics_average_over_sampled_tokens_only(base, lora):
+    batch = pack(tiny.trajectories(LENGTHS), row_length=16, rows_per_microbatch=2)
+    logprobs = np.asarray(lora.logprobs(base, start(lora, base), batch))
+    _, metrics = gradient_and_metrics(lora, base, batch)
+    gap = (logprobs - batch.sampler_logprobs_MBN)[batch.mask_MBN == 1]
+    ratio = np.exp(gap)
+    close(metrics["logprob_gap"], np.abs(gap).mean())
+    close(metrics["ratio_mean"], ratio.mean())
+    close(metrics["ratio_max"], ratio.max())
+    close(metrics["clip_fraction"], ((ratio < 0.2) | (ratio > 3.0)).mean())
+
+
+def test_sft_learns_a_sequence_by_heart_and_leaves_the_base_alone(base):
+    optimizer = make_optimizer(peak_lr=2e-2, warmup_steps=3, total_steps=80)
+    learner = learner_for(FullSpec(), loss=sft(), optimizer=optimizer)
+    lesson = Trajectory.supervised([1, 2, 3, 4, 5, 6], [0, 0, 1, 1, 1, 1])
+    batch = pack([lesson], row_length=6, rows_per_microbatch=1)
+    before = jax.tree.map(np.array, base)
+    state = learner.init(base, jax.random.key(0))
+    for _ in range(60):
+        state, metrics = learner.update(base, state, batch)
+    assert metrics["loss"] < 0.05
+    assert set(metrics) == {"loss", "grad_norm", "tokens", "skipped"}
+    jax.tree.map(np.testing.assert_array_equal, base, before)
+
+
+def test_state_stays_float32_over_a_bfloat16_base():
+    base = tiny.init_base(dtype=jnp.bfloat16)
+    optimizer = make_optimizer(peak_lr=1e-2, warmup_steps=0, total_steps=9)
+    learner = learner_for(optimizer=optimizer)
+    batch = pack(tiny.trajectories(LENGTHS), row_length=16, rows_per_microbatch=2)
+    state = learner.init(base, jax.random.key(0))
+    for _ in range(2):
+        state, metrics = learner.update(base, state, batch)
+    dtypes = {leaf.dtype for leaf in jax.tree.leaves((state.trainable, state.opt_state))}
+    assert dtypes == {jnp.dtype("float32"), jnp.dtype("int32")}  # int32: optax's counters
+    assert metrics["skipped"] == 0 and state.trainable["layers"]["up"].b.any()
+
+
+def test_a_gradient_that_is_not_finite_is_skipped(base):
+    optimizer = make_optimizer(peak_lr=1e-2, warmup_steps=0, total_steps=9)
+    learner = learner_for(loss=grpo(), optimizer=optimizer)
+    made = tiny.trajectories(LENGTHS)
+    good = pack(made, row_length=16, rows_per_microbatch=2)
+    # A ratio of exp(200) overflows float32; grpo leaves it unbounded where the advantage is < 0.
+    made[3] = dataclasses.replace(made[3], logprobs_T=made[3].logprobs_T - 200, advantage=-1.0)
+    bad = pack(made, row_length=16, rows_per_microbatch=2)
+    state, metrics = learner.update(base, learner.init(base, jax.random.key(0)), good)
+    assert metrics["skipped"] == 0
+    before = jax.tree.map(np.array, (state.trainable, state.opt_state))
+    state, metrics = learner.update(base, state, bad)
+    assert metrics["skipped"] == 1 and not np.isfinite(metrics["grad_norm"])
+    jax.tree.map(np.testing.assert_array_equal, (state.trainable, state.opt_state), before)
+    assert state.step == 2
+    state, metrics = learner.update(base, state, good)
+    assert metrics["skipped"] == 0 and np.isfinite(metrics["grad_norm"]) and state.step == 3
+
+
+def test_a_batch_without_sampled_tokens_is_skipped(base):
+    optimizer = make_optimizer(peak_lr=1e-2, warmup_steps=0, total_steps=9)
+    learner = learner_for(optimizer=optimizer)
+    batch = pack([Trajectory([1, 2], [0, 0], [0, 0])], row_length=16, rows_per_microbatch=2)
+    state, metrics = learner.update(base, learner.init(base, jax.random.key(0)), batch)
+    assert metrics["skipped"] == 1 and metrics["tokens"] == 0 and metrics["loss"] == 0
+    assert state.step == 1
+
+
+def test_batches_of_similar_size_share_one_compilation(base):
+    traced = []
+
+    def unembed_fn(base, adapter, hidden_ND):
+        traced.append(hidden_ND.shape)
+        return tiny.unembed_fn(base, adapter, hidden_ND)
+
+    learner = learner_for(unembed_fn=unembed_fn)
+    state = learner.init(base, jax.random.key(0))
+    counts = []
+    for count in (9, 12, 16, 10):
+        batch = pack(tiny.trajectories((7,) * count, seed=count), row_length=8,
+                     rows_per_microbatch=4)  # fmt: skip
+        state, _ = learner.update(base, state, batch)
+        counts.append(len(traced))
+    assert len(set(counts)) == 1
+
+
+def test_mesh_options_without_a_mesh_are_refused(base):
+    with pytest.raises(ValueError, match="pass a mesh"):
+        learner_for(base_desc={})

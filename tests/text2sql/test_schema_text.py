@@ -1,0 +1,138 @@
+import json
+import sqlite3
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from jax_t2sql.errors import UserError
+from jax_t2sql.sql.schema import read_schema
+from jax_t2sql.text2sql import schema_text
+
+HARD = """
+CREATE TABLE "order" ("From" INTEGER PRIMARY KEY, "No" TEXT NOT NULL, "Home Town" VARCHAR(20),
+  "%_Change_2007" DECIMAL(10, 2), "a""b" TEXT, "line
+break" TEXT, plain "weird type", untyped, "名前" TEXT);
+CREATE TABLE link (a INTEGER, b TEXT, PRIMARY KEY (b, a),
+  FOREIGN KEY (a) REFERENCES "order" ("From"), FOREIGN KEY (a, b) REFERENCES link (a, b),
+  FOREIGN KEY (b) REFERENCES nowhere);
+CREATE VIEW "select" AS SELECT "No" AS "group" FROM "order";
+"""
+
+
+def create(path: Path, script: str) -> Path:
+    connection = sqlite3.connect(path)
+    connection.executescript(script)
+    connection.close()
+    return path
+
+
+def load_back(text: str, path: Path) -> Path:
+    path.unlink(missing_ok=True)
+    return create(path, text)
+
+
+def shape(path: Path):
+    """Everything the text promises to keep: names, types, keys, in order."""
+    return [
+        (
+            table.name,
+            [(c.name, c.type, c.primary_key, c.not_null) for c in table.columns],
+            sorted((f.columns, f.other_table, f.other_columns) for f in table.foreign_keys),
+        )
+        for table in read_schema(path).tables
+    ]
+
+
+def test_the_text_of_a_small_database(tmp_path):
+    path = create(
+        tmp_path / "a.sqlite",
+        """CREATE TABLE zoo (id INTEGER PRIMARY KEY, name TEXT NOT NULL, "group" TEXT);
+        CREATE TABLE visit (zoo_id INT REFERENCES zoo (id), day TEXT);
+        INSERT INTO zoo VALUES (1, 'Artis', NULL), (2, 'Blijdorp', '7');""",
+    )
+    assert schema_text(path) == (
+        "CREATE TABLE zoo (\n"
+        "  id INTEGER PRIMARY KEY, -- 1, 2\n"
+        "  name TEXT NOT NULL, -- 'Artis', 'Blijdorp'\n"
+        "  \"group\" TEXT -- '7'\n"
+        ");\n\n"
+        "CREATE TABLE visit (\n"
+        "  zoo_id INT,\n"
+        "  day TEXT,\n"
+        "  FOREIGN KEY (zoo_id) REFERENCES zoo (id)\n"
+        ");"
+    )
+    rows = schema_text(path, sample_values=0, sample_rows=1)
+    assert ");\n-- Sample row: 1, 'Artis', NULL\n" in rows
+    assert "Blijdorp" not in rows
+
+
+def test_hard_names_load_back(tmp_path):
+    path = create(tmp_path / "hard.sqlite", HARD)
+    assert shape(load_back(schema_text(path), tmp_path / "back.sqlite")) == shape(path)
+
+
+def test_values_cannot_leave_their_comment(tmp_path):
+    path = create(tmp_path / "a.sqlite", "CREATE TABLE t (a TEXT, b BLOB)")
+    connection = sqlite3.connect(path)
+    nasty = "x\n); DROP TABLE t; --\r\u2028" + "y" * 500
+    connection.execute("INSERT INTO t VALUES (?, ?)", (nasty, b"\xff" * 500))
+    connection.execute("INSERT INTO t VALUES (CAST(x'4dfc' AS TEXT), NULL)")
+    connection.commit()
+    connection.close()
+    for text in (schema_text(path), schema_text(path, sample_values=0, sample_rows=2)):
+        text.encode()
+        assert r"M\xfc" in text and r"x\n)" in text
+        assert max(map(len, text.splitlines())) < 250
+        assert shape(load_back(text, tmp_path / "back.sqlite")) == shape(path)
+
+
+def test_the_text_follows_the_file(tmp_path):
+    path = create(tmp_path / "a.sqlite", "CREATE TABLE t (a)")
+    before = schema_text(path)
+    assert schema_text(path) is before
+    create(path, "CREATE TABLE u (b)")
+    assert "CREATE TABLE u" in schema_text(path)
+
+
+def test_files_that_are_no_database(tmp_path):
+    (tmp_path / "a.sqlite").write_text("hello")
+    for name in ("a.sqlite", "none.sqlite"):
+        with pytest.raises(UserError, match=name):
+            schema_text(tmp_path / name)
+
+
+_NAMES = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), min_size=1)
+_USABLE = _NAMES.filter(lambda name: not name.lower().startswith("sqlite_"))
+
+
+@settings(max_examples=50, deadline=None)
+@given(
+    table=_USABLE,
+    columns=st.lists(_USABLE, min_size=1, max_size=3, unique_by=str.lower),
+    value=st.none() | st.integers(-9, 9) | st.text() | st.binary(),
+)
+def test_any_name_loads_back(tmp_path_factory, table, columns, value):
+    folder = tmp_path_factory.getbasetemp()
+    path, back = folder / "any.sqlite", folder / "back.sqlite"
+    path.unlink(missing_ok=True)
+    quoted = ['"' + name.replace('"', '""') + '"' for name in (table, *columns)]
+    create(path, f"CREATE TABLE {quoted[0]} ({' TEXT, '.join(quoted[1:])})")
+    with sqlite3.connect(path) as connection:
+        connection.execute(
+            f"INSERT INTO {quoted[0]} VALUES ({', '.join('?' * len(columns))})",
+            [value] * len(columns),
+        )
+    connection.close()
+    assert shape(load_back(schema_text(path), back)) == shape(path)
+
+
+def test_every_real_database_loads_back(data_dir, tmp_path):
+    files = [data_dir / row["path"] for row in json.loads((data_dir / "hazards.json").read_text())]
+    assert len(files) > 100
+    for path in files:
+        text = schema_text(path)
+        assert shape(load_back(text, tmp_path / "back.sqlite")) == shape(path), path
+        load_back(schema_text(path, sample_values=0, sample_rows=1), tmp_path / "back.sqlite")
