@@ -33,8 +33,8 @@ from jax_t2sql.errors import UserError
 
 DATABASES = (CINEMA, HARBOR)
 SPLITS = ("warmup", "train", "heldout")
-UNSEEN_SHARE = 0.25
-RECIPE = 2
+UNSEEN_SHARE = 0.2
+RECIPE = 3
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ def build_world(
         seed: decides rows and questions.
         warmup: questions for the supervised warm-up.
         train: questions for reinforcement learning, disjoint from the warm-up's.
-        heldout: questions for evaluation, a quarter of them from templates never trained on.
+        heldout: questions for evaluation, a fifth of them from templates never trained on.
 
     Raises:
         UserError: `directory` holds something else, a world of other parameters or a changed one;

@@ -1,4 +1,4 @@
-"""The database `cinema`: studios make films, films have shows."""
+"""The database `cinema`: studios make films."""
 
 from __future__ import annotations
 
@@ -137,39 +137,4 @@ FILMS = Table(
     ),
 )
 
-SHOWS = Table(
-    name="shows",
-    key="show_id",
-    singular="show",
-    plural="shows",
-    rows=193,
-    parent=Parent("films", of=("of films", "showing films")),
-    columns=(
-        Text(
-            "hall",
-            noun="hall",
-            plural="halls",
-            values=("red", "blue", "green", "white", "black"),
-            where=("in hall {v}", "in the {v} hall"),
-        ),
-        Number(
-            "seats",
-            noun="seats",
-            low=30,
-            high=699,
-            over=("with more than {v} seats", "with seats above {v}"),
-            under=("with fewer than {v} seats", "with seats below {v}"),
-            between=("with {low} to {high} seats", "with seats between {low} and {high}"),
-            most=("most seats", "highest seats"),
-            least=("fewest seats", "lowest seats"),
-        ),
-        Date(
-            "shown",
-            low=2010,
-            high=2021,
-            year=("held in {v}", "that were held in {v}"),
-        ),
-    ),
-)
-
-CINEMA = Database("cinema", (STUDIOS, FILMS, SHOWS))
+CINEMA = Database("cinema", (STUDIOS, FILMS))

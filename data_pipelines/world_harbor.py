@@ -1,4 +1,4 @@
-"""The database `harbor`: captains lead ships, ships make trips."""
+"""The database `harbor`: captains lead ships."""
 
 from __future__ import annotations
 
@@ -127,49 +127,4 @@ SHIPS = Table(
     ),
 )
 
-TRIPS = Table(
-    name="trips",
-    key="trip_id",
-    singular="trip",
-    plural="trips",
-    rows=229,
-    parent=Parent("ships", of=("of ships", "made by ships")),
-    columns=(
-        Text(
-            "port",
-            noun="port",
-            plural="ports",
-            values=("Dover", "Hamburg", "Naples", "Bergen", "Riga", "Cadiz", "Odessa"),
-            where=("to {v}", "to the port {v}"),
-        ),
-        Text(
-            "cargo",
-            noun="cargo",
-            plural="cargoes",
-            values=("coal", "grain", "wool", "salt", "fish"),
-            null_share=0.29,
-            where=("carrying {v}", "with the cargo {v}"),
-            missing=("without cargo", "that had no cargo"),
-            present=("with cargo", "that had some cargo"),
-        ),
-        Number(
-            "miles",
-            noun="miles",
-            low=50,
-            high=950,
-            over=("farther than {v} miles", "with miles above {v}"),
-            under=("nearer than {v} miles", "with miles below {v}"),
-            between=("with {low} to {high} miles", "with miles between {low} and {high}"),
-            most=("most miles", "highest miles"),
-            least=("fewest miles", "lowest miles"),
-        ),
-        Date(
-            "sailed",
-            low=2010,
-            high=2021,
-            year=("sailed in {v}", "that sailed in {v}"),
-        ),
-    ),
-)
-
-HARBOR = Database("harbor", (CAPTAINS, SHIPS, TRIPS))
+HARBOR = Database("harbor", (CAPTAINS, SHIPS))

@@ -6,6 +6,7 @@ Every fault of the input that can be found before the first step is found here.
 import dataclasses
 import hashlib
 import json
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,7 +23,7 @@ from jax_t2sql.text2sql import EpisodeConfig, Problem, load_problems
 
 _DEFAULT_CONTEXT = 4096
 # Of which 256 are the bytes, which leaves room for every word and most values of the world.
-_TINY_VOCAB = 768
+_TINY_VOCAB = 700
 
 
 @dataclass(frozen=True)
@@ -81,13 +82,12 @@ def load_base(config: TrainConfig, workdir: Path) -> tuple[LoadedModel, DataConf
 
 
 def _make_tiny(world, directory: Path, *, seed: int) -> None:
-    """Writes a small random model, and a tokenizer fitted to the warm-up pairs and the questions."""
+    """Writes a small random model, and a tokenizer fitted to warm-up pairs and questions."""
     import jax
 
     texts = []
     for problem in load_problems(world.warmup):
         texts += [problem.question, answer_text(problem, "question")]
-    texts += [problem.question for problem in load_problems(world.train)]
     tokenizer = train_tokenizer(texts, vocab_size=_TINY_VOCAB)
     config: ModelConfig = tiny_config(tokenizer.vocab_size)
     params = init_params(config, jax.random.key(seed), "float32")
@@ -230,7 +230,7 @@ def _in_order(problems: Sequence[Problem], kept: Sequence[Problem]) -> list[Prob
 
 def _unseen_ids(path: str | None) -> frozenset[str] | None:
     """Ids of questions marked `"seen_template": false`; None if the file has no such mark."""
-    if path is None or not Path(path).suffix == ".jsonl":
+    if path is None or Path(path).suffix != ".jsonl":
         return None
     with open(path, encoding="utf-8-sig") as file:
         rows = [json.loads(line) for line in file if line.strip()]
@@ -283,3 +283,12 @@ def write_excluded(path: Path, excluded: Sequence[tuple[Problem, str]]) -> None:
                 "SQL": problem.gold_sql,
             }
             file.write(json.dumps(row) + "\n")
+
+
+def enable_compilation_cache() -> None:
+    """Keeps compiled programs between runs, in the user's cache folder."""
+    import jax
+
+    root = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    jax.config.update("jax_compilation_cache_dir", str(root / "jax_t2sql" / "xla"))
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.5)

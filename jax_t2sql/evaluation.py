@@ -92,9 +92,9 @@ def evaluate_in_parts(
         yield grade_episodes(states, prompts=prompts, pool=pool)
 
 
-def score(rollouts: Sequence[Rollout]) -> Score:
-    """Accuracy over all rollouts; one without an answer counts as wrong."""
-    return Score(sum(map(is_correct, rollouts)), len(rollouts))
+def score(rollouts: Sequence[Rollout], *, unanswered: int = 0) -> Score:
+    """Accuracy over all rollouts and questions that could not be put; no answer is wrong."""
+    return Score(sum(map(is_correct, rollouts)), len(rollouts) + unanswered)
 
 
 def score_by(rollouts: Sequence[Rollout], key: Callable[[Problem], str | None]) -> dict[str, Score]:

@@ -37,10 +37,7 @@ def sample_groups(
     members = [member for task in tasks for member in range(task.group_size)]
     states = run_episodes(
         [problems[task.problem] for task in repeated],
-        [
-            rollout_seed(task.seed, task.attempt, member)
-            for task, member in zip(repeated, members, strict=True)
-        ],
+        [rollout_seed(task.seed, member) for task, member in zip(repeated, members, strict=True)],
         policy=policy,
         prompts=prompts,
         pool=pool,

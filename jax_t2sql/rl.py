@@ -1,13 +1,15 @@
 """The reinforcement-learning loop over the bus, with one sampler inside the learner's process.
 
 A step issues tasks, samples and grades their groups, logs the batch, updates, checkpoints and
-publishes, in the order of `jax_t2sql.bus.learner_side`; so a run that is killed at any point goes on
-where the log says, with the weights that it would have had.
+publishes, in the order of `jax_t2sql.bus.learner_side`; so a run that is killed at any point goes
+on where the log says, with the weights that it would have had.
 """
 
+import tempfile
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -15,7 +17,14 @@ import numpy as np
 
 from data_pipelines.questions import QuestionStream
 from jax_t2sql.assembly import Run
-from jax_t2sql.bus import Group, LearnerBus, NewTask, SamplerBus
+from jax_t2sql.bus import (
+    Group,
+    LearnerBus,
+    NewTask,
+    SamplerBus,
+    collect_adapters,
+    collect_groups,
+)
 from jax_t2sql.errors import UserError
 from jax_t2sql.groups import (
     advantages,
@@ -41,6 +50,7 @@ class Loop:
 
     Attributes:
       on_step: called after each update with the version, its metrics and its groups.
+      export: writes the trained weights as files into a folder.
       on_publish: called when a version is complete, on disk where due, and served.
     """
 
@@ -52,9 +62,11 @@ class Loop:
     learner_bus: LearnerBus
     sampler_bus: SamplerBus
     checkpointer: Checkpointer
+    export: Callable[[LearnerState, Path], None]
     on_step: Callable[[int, dict, Sequence[Group]], None]
     on_publish: Callable[[int], None]
     version: int = 0
+    positions: list[int] = field(default_factory=list)
     seconds: dict[str, float] = field(default_factory=dict)
 
     @property
@@ -64,7 +76,7 @@ class Loop:
 
 
 def restore(loop: Loop) -> None:
-    """Brings the state to the log's version: newest checkpoint, then the batches logged after it."""
+    """Brings the state to the log's version: newest checkpoint, then what was logged after it."""
     position = None
     if loop.checkpointer.latest() is not None:
         like = loop.learner.abstract_state(loop.base)
@@ -121,20 +133,34 @@ def train(loop: Loop) -> None:
             **{f"seconds_{name}": value for name, value in loop.seconds.items()},
         }
         loop.on_step(loop.version, metrics, [group.group for group in ready])
-        if applied and (
-            loop.version % config.checkpoint.every == 0 or loop.version == config.rl.steps
-        ):
-            save(loop)
-        loop.learner_bus.publish(applied=applied)
+        due = loop.version % config.checkpoint.every == 0 or loop.version == config.rl.steps
+        if applied and due:
+            save_and_publish(loop)
+        else:
+            loop.learner_bus.publish(applied=applied)
         serve(loop.engine, loop.spec, loop.base, loop.state, loop.version)
         loop.on_publish(loop.version)
 
 
-def save(loop: Loop) -> None:
-    """Writes a checkpoint that knows its place in the log."""
-    index, sha256 = loop.learner_bus.position
+def save_and_publish(loop: Loop) -> None:
+    """Writes a checkpoint that knows its place in the log, then publishes the weights as files.
+
+    The sampler in this process shares the learner's arrays, so files are for others to read and
+    only due with a checkpoint. What no kept checkpoint can need again is then collected.
+    """
+    bus = loop.learner_bus
+    index, sha256 = bus.position
     meta = {"version": loop.version, "log_index": index, "log_sha256": sha256}
     loop.checkpointer.save(loop.version, loop.state, meta)
+    loop.positions.append(index)
+    del loop.positions[: -loop.run.config.checkpoint.keep]
+    with tempfile.TemporaryDirectory(dir=loop.run.workdir) as directory:
+        loop.export(loop.state, Path(directory))
+        # Until as many checkpoints exist as are kept, one of an earlier process may be among them.
+        full = len(loop.positions) == loop.run.config.checkpoint.keep
+        bus.publish(Path(directory), floor=loop.positions[0] if full else None)
+    collect_groups(bus.store, bus.state)
+    collect_adapters(bus.store, bus.state, keep_newest=loop.run.config.checkpoint.keep)
 
 
 def _issue(loop: Loop, stream: QuestionStream) -> None:
@@ -202,6 +228,6 @@ def _why_barren(groups: Sequence[Group]) -> str:
         f"{_BARREN_STEPS} steps in a row had no group with both better and worse rollouts: accuracy"
         f" {metrics['accuracy_train']:.0%}, cut off {metrics['cut_off_share']:.0%}, contract broken"
         f" {metrics['contract_broken_share']:.0%}.{shown} If nothing is ever right, warm up first"
-        " (--warmup.steps), choose a stronger model or easier questions; if turns are cut off, raise"
-        " --prompt.max-tokens; if all is right, the questions are learned"
+        " (--warmup.steps), choose a stronger model or easier questions; if turns are cut off,"
+        " raise --prompt.max-tokens; if all is right, the questions are learned"
     )

@@ -1,7 +1,7 @@
 """Episodes of many questions at once, sampled in lock step, run and graded in the SQL pool.
 
-The in-process sampler is fastest with everything in one batch, so all episodes take a turn together:
-one `Policy.generate` for every turn due, then every query due in the pool.
+The in-process sampler is fastest with everything in one batch, so all episodes take a turn
+together: one `Policy.generate` for every turn due, then every query due in the pool.
 """
 
 import hashlib
@@ -85,7 +85,7 @@ class PromptBuilder:
 
 @dataclass(frozen=True, slots=True)
 class Rollout:
-    """One finished episode and what it earned. `verdict` is None where there was no SQL to grade."""
+    """One finished episode and what it earned; without an answer there is no verdict."""
 
     state: EpisodeState
     verdict: Verdict | None

@@ -1,10 +1,10 @@
 """Train a model with SQL rewards.
 
-    python -m jax_t2sql.train --config configs/NAME.py --workdir DIR [--model X --data questions.jsonl
-        --databases DIR] [--seed N] [--any.field VALUE]
+    python -m jax_t2sql.train --config configs/NAME.py --workdir DIR [--model X
+        --data questions.jsonl --databases DIR] [--seed N] [--any.field VALUE]
 
-Run the same command again to resume an interrupted run from its last complete checkpoint; nothing is
-lost or trained twice. At the end the workdir holds
+Run the same command again to resume an interrupted run from its last complete checkpoint; nothing
+is lost or trained twice. At the end the workdir holds
 
     result.json    held-out accuracy before and after, minutes, seed
     report.html    curves and sampled episodes (also: python -m jax_t2sql.report DIR)

@@ -5,16 +5,15 @@ import hashlib
 import json
 import os
 import socket
-import time
 from collections.abc import Sequence
 from pathlib import Path
 
 import jax
 
-import jax_t2sql
 from jax_t2sql.assembly import (
     Questions,
     Run,
+    enable_compilation_cache,
     episode_config,
     fit_prompts,
     load_base,
@@ -25,14 +24,13 @@ from jax_t2sql.assembly import (
 )
 from jax_t2sql.bus import (
     Bounds,
-    Contract,
     Group,
     SamplerBus,
     open_store,
     start_or_takeover,
 )
 from jax_t2sql.config import TrainConfig, to_dict
-from jax_t2sql.errors import UserError
+from jax_t2sql.contract import grader_name, make_contract, run_name
 from jax_t2sql.evaluation import Score, evaluate, is_correct, sample_record, score
 from jax_t2sql.groups import traces
 from jax_t2sql.learner import Checkpointer, LearnerState
@@ -42,13 +40,11 @@ from jax_t2sql.progress import Progress
 from jax_t2sql.report import write_report
 from jax_t2sql.rl import Loop, restore, train
 from jax_t2sql.rollouts import PromptBuilder, Rollout
+from jax_t2sql.rundir import Clock, open_workdir, print_result, write_json
 from jax_t2sql.sampling.engine import Engine
 from jax_t2sql.text2sql import Problem
 from jax_t2sql.tracking import Tracker, read_metrics
 from jax_t2sql.warmup import warm_up
-
-# Sections that change what is seen or kept, not what is learned: a run may be resumed with others.
-_FREE_SECTIONS = ("eval", "checkpoint", "sampler")
 
 
 def run_training(config: TrainConfig, workdir: Path) -> dict:
@@ -57,15 +53,14 @@ def run_training(config: TrainConfig, workdir: Path) -> dict:
     Raises:
       UserError: bad input, or a workdir of another configuration.
     """
-    _check_workdir(config, workdir)
+    open_workdir(config, workdir)
     result_path = workdir / "result.json"
     if result_path.is_file():
         result = json.loads(result_path.read_text())
         print("this run is complete:")
         print_result(result, workdir)
         return result
-    jax.config.update("jax_compilation_cache_dir", str(_cache_dir()))
-    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.5)
+    enable_compilation_cache()
     with make_pool(config) as pool, Progress(config.rl.steps) as progress:
         run = assemble(config, workdir, pool, progress)
         return _train(run, progress)
@@ -106,7 +101,7 @@ def _train(run: Run, progress: Progress) -> dict:
     )
     learner_bus = start_or_takeover(
         store,
-        run=_run_name(contract),
+        run=run_name(contract),
         contract=contract,
         bounds=bounds,
         learner=f"{socket.gethostname()}-{os.getpid()}",
@@ -163,6 +158,7 @@ def _train(run: Run, progress: Progress) -> dict:
                 store, sampler="inline", contract=contract, learner_epoch=learner_bus.epoch
             ),
             checkpointer=checkpointer,
+            export=lambda state, directory: _export(run, state, directory),
             on_step=on_step,
             on_publish=on_publish,
         )
@@ -172,8 +168,10 @@ def _train(run: Run, progress: Progress) -> dict:
             progress.message(f"resumed at step {loop.version}")
         train(loop)
         after = _final_evaluation(run, engine, "after", final_set, progress)
-        tracker.log(loop.version, after["metrics"], phase="eval")
-        trained = _export(run, loop.state)
+        if ("eval", loop.version) not in logged:
+            tracker.log(loop.version, after["metrics"], phase="eval")
+        trained = workdir / ("model" if config.adapter.kind == "full" else "adapter")
+        _export(run, loop.state, trained)
         result = {
             "before": before["score"],
             "after": after["score"],
@@ -188,7 +186,7 @@ def _train(run: Run, progress: Progress) -> dict:
             "contract": contract.sha256,
             "trained": str(trained),
         }
-        _write_json(workdir / "result.json", result)
+        write_json(workdir / "result.json", result)
         learner_bus.end(reason=f"{loop.version} updates applied")
     report = write_report(workdir)
     progress.message(f"report written to {report}")
@@ -210,7 +208,7 @@ def evaluation_metrics(rollouts: Sequence[Rollout], questions: Questions) -> dic
 
 
 def _parts(rollouts: Sequence[Rollout], questions: Questions) -> dict[str, Score]:
-    """Scores apart for templates seen in training and never seen, where questions have templates."""
+    """Scores apart for templates seen in training and never seen; empty without templates."""
     if questions.unseen is None:
         return {}
     new = [r for r in rollouts if r.state.problem.question_id in questions.unseen]
@@ -257,7 +255,7 @@ def _final_evaluation(
     with open(path.with_suffix(".jsonl"), "w") as file:
         for rollout in rollouts:
             file.write(json.dumps(sample_record(rollout) | {"correct": is_correct(rollout)}) + "\n")
-    _write_json(path, found)
+    write_json(path, found)
     progress.message(f"held-out accuracy {name} RL: {total}")
     return found
 
@@ -274,147 +272,15 @@ def pick(problems: Sequence[Problem], count: int | None) -> list[Problem]:
     return [problem for problem in problems if id(problem) in chosen]
 
 
-def _export(run: Run, state: LearnerState) -> Path:
-    """Writes what was trained where other programs can load it; returns the folder."""
+def _export(run: Run, state: LearnerState, directory: Path) -> None:
+    """Writes what was trained as files that other programs load: a whole model or an adapter."""
     if run.config.adapter.kind == "full":
-        directory = run.workdir / "model"
         save_hf(dataclasses.replace(run.model, params=state.trainable), directory)
     else:
-        directory = run.workdir / "adapter"
-        export_adapter(directory, run.model.config, state.trainable, trainable_spec(run.config))
-    return directory
-
-
-def grader_name(config: TrainConfig) -> str:
-    """Which comparison a score rests on."""
-    return f"jax_t2sql-{jax_t2sql.__version__}-{config.grading.seconds:g}s-{config.data.empty_gold}"
-
-
-def make_contract(run: Run) -> Contract:
-    """Hashes of all that gives this run's rollouts their meaning."""
-    config = run.config
-    kept = {k: v for k, v in to_dict(config).items() if k not in _FREE_SECTIONS}
-    sizes = {
-        path: path.stat().st_size
-        for path in sorted({run.prompts.path(problem) for problem in run.questions.train})
-    }
-    return Contract(
-        config=_digest(kept),
-        code=jax_t2sql.__version__,
-        base_model=run.model.sha256,
-        tokenizer=run.model.tokenizer.sha256,
-        prompt=_digest([run.prompts.ids(problem) for problem in run.questions.train]),
-        grader=grader_name(config),
-        data=_digest(
-            [
-                [(p.question_id, p.db_id, p.question, p.gold_sql, p.grading) for p in problems]
-                for problems in (run.questions.train, run.questions.heldout)
-            ]
-            + [[(path.name, size) for path, size in sizes.items()]]
-        ),
-    )
-
-
-def _digest(value) -> str:
-    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
-
-
-def _run_name(contract: Contract) -> str:
-    return f"run-{contract.sha256[:8]}"
-
-
-def _check_workdir(config: TrainConfig, workdir: Path) -> None:
-    """Makes the run's folder, or checks that the run in it has this configuration.
-
-    Raises:
-      UserError: it holds a run of another configuration, or something else.
-    """
-    path = workdir / "config.json"
-    wanted = to_dict(config)
-    if path.is_file():
-        found = json.loads(path.read_text())
-        different = _differences(found, json.loads(json.dumps(wanted)))
-        if different:
-            raise UserError(
-                f"{workdir} holds a run of another configuration: {'; '.join(different[:6])}. Use the"
-                " same options to resume it, or another --workdir"
-            )
-        return
-    if workdir.exists() and (not workdir.is_dir() or any(workdir.iterdir())):
-        raise UserError(
-            f"{workdir} exists and holds no run (no config.json); choose another --workdir"
+        export_adapter(
+            directory,
+            run.model.config,
+            state.trainable,
+            trainable_spec(run.config),
+            base_model=run.config.model,
         )
-    workdir.mkdir(parents=True, exist_ok=True)
-    _write_json(path, wanted)
-
-
-def _differences(found: dict, wanted: dict) -> list[str]:
-    different = []
-    for name in sorted(found.keys() | wanted.keys()):
-        if name in _FREE_SECTIONS:
-            continue
-        old, new = found.get(name), wanted.get(name)
-        if isinstance(old, dict) and isinstance(new, dict):
-            different += [
-                f"{name}.{key} was {old.get(key)!r}, now {new.get(key)!r}"
-                for key in sorted(old.keys() | new.keys())
-                if old.get(key) != new.get(key)
-            ]
-        elif old != new:
-            different.append(f"{name} was {old!r}, now {new!r}")
-    return different
-
-
-def _write_json(path: Path, value) -> None:
-    """Writes a file that is there whole or not at all."""
-    draft = path.with_name(path.name + ".tmp")
-    draft.write_text(json.dumps(value, indent=2) + "\n")
-    draft.replace(path)
-
-
-def _cache_dir() -> Path:
-    """Compiled programs, kept between runs."""
-    root = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(root) / "jax_t2sql" / "xla"
-
-
-class Clock:
-    """Wall and processor seconds of a run over all its processes, resumed ones included."""
-
-    def __init__(self, path: Path):
-        self._path = path
-        self._earlier = json.loads(path.read_text()) if path.is_file() else {"wall": 0, "cpu": 0}
-        self._started = time.monotonic()
-
-    def wall(self) -> float:
-        """Seconds that the run has taken so far."""
-        return self._earlier["wall"] + time.monotonic() - self._started
-
-    def cpu(self) -> float:
-        """Processor seconds of the run's main process so far."""
-        return self._earlier["cpu"] + time.process_time()
-
-    def save(self) -> None:
-        """Keeps the present readings for a process that resumes the run."""
-        _write_json(self._path, {"wall": self.wall(), "cpu": self.cpu()})
-
-
-def print_result(result: dict, workdir: Path) -> None:
-    """The figures that a user waits for."""
-
-    def line(name: str, accuracy: float, interval: Sequence[float], n: int) -> str:
-        return f"  {name:<12}{accuracy:7.1%}   95 % interval {interval[0]:.1%} to {interval[1]:.1%}"
-
-    print(f"\nheld-out execution accuracy, greedy, {result['n']} questions")
-    print(line("before RL", result["before"], result["before_interval"], result["n"]))
-    print(line("after RL", result["after"], result["after_interval"], result["n"]))
-    for part, label in (("seen", "seen templates"), ("unseen", "templates never trained on")):
-        if part in result["parts"]["after"]:
-            before, after = result["parts"]["before"][part], result["parts"]["after"][part]
-            print(
-                f"  {label} ({after['n']}): {before['accuracy']:.1%} before,"
-                f" {after['accuracy']:.1%} after"
-            )
-    print(f"time     {result['minutes']:.1f} minutes (seed {result['seed']})")
-    print(f"trained  {result['trained']}")
-    print(f"report   {workdir / 'report.html'}")

@@ -41,6 +41,10 @@ class Checkpointer:
         self._ocp = ocp
         self._manager = ocp.CheckpointManager(
             self.directory,
+            item_handlers={  # lets a fresh process read metadata before it restores
+                "state": ocp.StandardCheckpointHandler(),
+                "meta": ocp.JsonCheckpointHandler(),
+            },
             options=ocp.CheckpointManagerOptions(
                 max_to_keep=keep,
                 cleanup_tmp_directories=True,
@@ -152,14 +156,14 @@ def _check_same(wanted: dict[str, Any], saved: dict[str, Any], *, where: str) ->
     """Orbax would cast a dtype silently and names no path when shapes differ."""
     faults = [f"{name} is missing" for name in wanted if name not in saved]
     faults += [f"{name} is not part of this state" for name in saved if name not in wanted]
-    for name in wanted.keys() & saved.keys():
+    for name in [name for name in wanted if name in saved]:
         have, want = saved[name], wanted[name]
         if tuple(have.shape) != tuple(want.shape):
             faults.append(f"{name} has shape {tuple(have.shape)}, expected {tuple(want.shape)}")
         elif np.dtype(have.dtype) != np.dtype(want.dtype):
             faults.append(f"{name} has dtype {have.dtype}, expected {want.dtype}")
     if faults:
-        shown = "; ".join(sorted(faults)[:8])
+        shown = "; ".join(faults[:8])
         more = f"; and {len(faults) - 8} more" if len(faults) > 8 else ""
         raise ValueError(
             f"{where} does not fit this model and configuration: {shown}{more}. "

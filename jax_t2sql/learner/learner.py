@@ -50,8 +50,14 @@ def make_learner(
         as `base_desc` says. None: the default device.
       rules: logical to mesh axes; default `ShardingRules()`. Only with a mesh.
       base_desc: tree like the base with an `ArrayDesc` for each leaf, which gives base and state
-        their shardings. Without it the base stays where it is and the state is replicated.
+        their shardings; place the base once, `jax.device_put(base, shardings(base_desc, mesh,
+        rules))`, or every call moves it. Without it the base keeps its shardings on the mesh, or is
+        replicated, and the state is replicated.
       max_logits: about how many logits may exist at once; 4 bytes each, a few times over.
+
+    Raises:
+      ValueError: rules or base_desc without a mesh. Targets that match nothing, collisions of
+        rules and indivisible shapes show when `init` first sees the base.
     """
     if mesh is None:
         if rules is not None or base_desc is not None:
@@ -128,7 +134,7 @@ def make_learner(
 
     def update(base: Tree, state: LearnerState, batch: LearnerBatch):
         gradients, metrics = gradient(base, state.trainable, batch)
-        norm = optax.global_norm(gradients)
+        norm = optax.tree.norm(gradients)
         apply = jnp.isfinite(norm) & (metrics["tokens"] > 0)
         updates, opt_state = optimizer.update(gradients, state.opt_state, state.trainable)
         trainable = optax.apply_updates(state.trainable, updates)

@@ -49,7 +49,8 @@ def pack(
 
     Args:
       trajectories: at least one; each lands in the batch exactly once and whole.
-      row_length: T, in tokens.
+      row_length: T, in tokens. Two to three times the usual trajectory fills rows well; attention
+        over a much longer row is wasted on pairs that the segment mask hides.
       rows_per_microbatch: B. One micro-batch is in memory at a time; on a mesh, B must be a
         multiple of the devices that share the batch.
       packed: False puts one trajectory in each row, for models that know no segments.

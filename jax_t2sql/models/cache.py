@@ -12,20 +12,37 @@ from jax_t2sql.models.config import ModelConfig
 from jax_t2sql.models.rope import rope_tables
 from jax_t2sql.models.transformer import adapter_layers, decoder_layer, embed, rms_norm
 
+# Up to this depth every layer is compiled apart and has a cache of its own, which attention reads
+# where it lies: decoding takes two thirds of the time. Deeper models are scanned, because
+# compiling a copy of each layer takes minutes, and their attention copies a layer's cache.
+_MAX_UNROLLED = 8
+
 
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class KVCache:
-    """Rotated keys and values of all layers, each [L, B, S, kv_heads, head_dim]."""
+    """Rotated keys, and values, of all layers.
 
-    k_LBSHK: jax.Array
-    v_LBSHK: jax.Array
+    Every array has rows at axis 1 and slots at axis 2, so that `jax.tree.map` can pick rows or add
+    slots. Shallow models have an array [G, B, S, K] a layer; deep ones a single [L, B, S, G, K].
+    """
+
+    keys: tuple[jax.Array, ...]
+    values: tuple[jax.Array, ...]
 
 
 def init_cache(config: ModelConfig, batch: int, slots: int, dtype: Any = jnp.float32) -> KVCache:
     """An empty cache with room for `slots` tokens a row."""
-    shape = (config.num_layers, batch, slots, config.num_kv_heads, config.head_dim)
-    return KVCache(k_LBSHK=jnp.zeros(shape, dtype), v_LBSHK=jnp.zeros(shape, dtype))
+    layers, groups, size = config.num_layers, config.num_kv_heads, config.head_dim
+    if layers <= _MAX_UNROLLED:
+        shape, count = (groups, batch, slots, size), layers
+    else:
+        shape, count = (layers, batch, slots, groups, size), 1
+
+    def arrays():
+        return tuple(jnp.zeros(shape, dtype) for _ in range(count))
+
+    return KVCache(keys=arrays(), values=arrays())
 
 
 def extend_fn(config: ModelConfig) -> Callable[..., tuple[jax.Array, KVCache]]:
@@ -39,36 +56,68 @@ def extend_fn(config: ModelConfig) -> Callable[..., tuple[jax.Array, KVCache]]:
     hold gaps, and `positions_BT` counts real tokens only. T = 1 is a decoding step. Outputs at
     invalid slots are meaningless.
     """
+    through_layers = _unrolled if config.num_layers <= _MAX_UNROLLED else _scanned
 
     def run(base, adapter, tokens_BT, positions_BT, valid_BS, cache, slot):
-        cos_BTF, sin_BTF = rope_tables(config, positions_BT)
+        tables = rope_tables(config, positions_BT)
 
-        # The whole cache travels in the carry and is written in place: as an output of the scan
-        # every layer's part would be copied at every step.
-        def layer(carry, modules):
-            x_BTD, k_LBSHK, v_LBSHK = carry
-            index, *parameters = modules
+        def layer(modules, x_BTD, write):
+            """One layer; `write` stores new keys and values and gives the layer's whole cache."""
 
             def attend(q_BTHK, k_BTGK, v_BTGK):
-                start = (index, 0, slot, 0, 0)
-                keys_LBSHK = jax.lax.dynamic_update_slice(
-                    k_LBSHK, k_BTGK[None].astype(k_LBSHK.dtype), start
-                )
-                values_LBSHK = jax.lax.dynamic_update_slice(
-                    v_LBSHK, v_BTGK[None].astype(v_LBSHK.dtype), start
-                )
-                out_BTHK = cached_attention(
-                    q_BTHK, keys_LBSHK[index], values_LBSHK[index], valid_BS, slot
-                )
-                return out_BTHK, (keys_LBSHK, values_LBSHK)
+                (k_GBSK, v_GBSK), state = write(k_BTGK, v_BTGK)
+                return cached_attention(q_BTHK, k_GBSK, v_GBSK, valid_BS, slot), state
 
-            x_BTD, written = decoder_layer(config, *parameters, x_BTD, cos_BTF, sin_BTF, attend)
-            return (x_BTD, *written), None
+            return decoder_layer(config, *modules, x_BTD, *tables, attend)
 
-        carry = (embed(base, tokens_BT), cache.k_LBSHK, cache.v_LBSHK)
-        stack = (jnp.arange(config.num_layers), base["layers"], adapter_layers(adapter))
-        (x_BTD, *arrays), _ = jax.lax.scan(layer, carry, stack)
-        hidden_BTD = rms_norm(x_BTD, base["final_norm"]["scale"], config.rms_norm_eps)
-        return hidden_BTD, KVCache(*arrays)
+        stack = (base["layers"], adapter_layers(adapter))
+        x_BTD, cache = through_layers(layer, stack, embed(base, tokens_BT), cache, slot)
+        return rms_norm(x_BTD, base["final_norm"]["scale"], config.rms_norm_eps), cache
 
     return run
+
+
+def _unrolled(layer: Callable, stack: Any, x_BTD: jax.Array, cache: KVCache, slot: jax.Array):
+    arrays = []
+    for index, old in enumerate(zip(cache.keys, cache.values, strict=True)):
+
+        def write(*new_BTGK, old=old):
+            start = (0, 0, slot, 0)
+            written = tuple(
+                jax.lax.dynamic_update_slice(
+                    whole, part.transpose(2, 0, 1, 3).astype(whole.dtype), start
+                )
+                for whole, part in zip(old, new_BTGK, strict=True)
+            )
+            return written, written
+
+        modules = jax.tree.map(lambda x, index=index: x[index], stack)
+        x_BTD, written = layer(modules, x_BTD, write)
+        arrays.append(written)
+    keys, values = zip(*arrays, strict=True)
+    return x_BTD, KVCache(keys=keys, values=values)
+
+
+def _scanned(layer: Callable, stack: Any, x_BTD: jax.Array, cache: KVCache, slot: jax.Array):
+    # The whole cache travels in the carry and is written in place: as an output of the scan every
+    # layer's part would be copied at every step.
+    def body(carry, modules):
+        x_BTD, *old_LBSGK = carry
+        index, *modules = modules
+
+        def write(*new_BTGK):
+            written = tuple(
+                jax.lax.dynamic_update_slice(
+                    whole, part[None].astype(whole.dtype), (index, 0, slot, 0, 0)
+                )
+                for whole, part in zip(old_LBSGK, new_BTGK, strict=True)
+            )
+            return tuple(whole[index].transpose(2, 0, 1, 3) for whole in written), written
+
+        x_BTD, written = layer(modules, x_BTD, write)
+        return (x_BTD, *written), None
+
+    layers = jnp.arange(cache.keys[0].shape[0])
+    carry = (x_BTD, *cache.keys, *cache.values)
+    (x_BTD, keys, values), _ = jax.lax.scan(body, carry, (layers, *stack))
+    return x_BTD, KVCache(keys=(keys,), values=(values,))

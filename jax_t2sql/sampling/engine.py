@@ -104,8 +104,8 @@ class Engine:
             needed = len(request.prompt_ids) + request.max_tokens
             if needed > self.config.max_position_embeddings:
                 raise ValueError(
-                    f"a prompt of {len(request.prompt_ids)} tokens with {request.max_tokens} new ones"
-                    f" needs {needed} positions; the model has"
+                    f"a prompt of {len(request.prompt_ids)} tokens and {request.max_tokens} new"
+                    f" ones need {needed} positions; the model has"
                     f" {self.config.max_position_embeddings}: shorten the prompt or max_tokens"
                 )
         completions: list[Completion | None] = [None] * len(requests)

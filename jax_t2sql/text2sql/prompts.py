@@ -20,7 +20,8 @@ from jax_t2sql.text2sql.schema_text import schema_text
 
 _DIRECT_SYSTEM = "You are a helpful assistant who writes SQLite queries."
 
-_DIRECT_CLOSING = "Answer with one SQLite query in a ```sql code block."
+# The form is shown, not described: small models otherwise leave out the fence.
+_DIRECT_CLOSING = "Write the answer in this form:\n```sql\nSELECT ...\n```"
 
 _TOOLS_SYSTEM = f"""\
 You answer a question about a SQLite database with one SQL query. You may look at the data first.

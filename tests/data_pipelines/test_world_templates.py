@@ -92,27 +92,28 @@ def test_a_variant_is_another_query(template, seed):
             Choices(
                 template="top",
                 db_id="cinema",
-                table="shows",
+                table="studios",
                 head="top",
-                column="seats",
+                column="staff",
                 descending=False,
                 limit=3,
             ),
-            "Which 3 shows have the fewest seats?",
-            "SELECT show_id FROM shows ORDER BY seats ASC LIMIT 3",
+            "Which 3 studios have the fewest staff?",
+            "SELECT studio FROM studios ORDER BY staff ASC LIMIT 3",
         ),
         (
             Choices(
                 template="having",
                 db_id="harbor",
-                table="trips",
+                table="ships",
                 head="having",
-                column="port",
-                grouping_table="trips",
+                column="home",
+                grouping_table="captains",
                 least=20,
             ),
-            "Which ports have more than 20 trips?",
-            "SELECT port FROM trips GROUP BY port HAVING COUNT(*) > 20",
+            "Which homes have more than 20 ships?",
+            "SELECT home FROM ships JOIN captains USING (captain_id) "
+            "GROUP BY home HAVING COUNT(*) > 20",
         ),
         (
             Choices(

@@ -22,8 +22,8 @@ mesh = jax.make_mesh((2, 2, 2, 1), ("data", "fsdp", "tensor", "expert"),
                      axis_types=(AxisType.Auto,) * 4)
 base = tiny.init_base()
 AXES = {"embedding": (None, "embed"), "qkv": ("layers", "embed", "heads"),
-        "out": ("layers", "heads", "embed"), "up": ("layers", "embed", "mlp"),
-        "down": ("layers", "mlp", "embed"), "norm": ("layers", "embed"), "lm_head": ("embed", None)}
+        "out": ("layers", "heads", "embed"), "mix": ("layers", "embed", "mlp"),
+        "norm": ("layers", "embed"), "lm_head": ("embed", None)}
 
 def describe(path, x):
     axes = next(axes for name, axes in AXES.items() if name in jax.tree_util.keystr(path))
@@ -34,9 +34,9 @@ batch = pack(tiny.trajectories((9, 3, 12, 5, 7, 12, 2, 6)), row_length=12, rows_
 
 def learn(adapter, base, **options):
     learner = make_learner(tiny.hidden_fn, tiny.unembed_fn, adapter=adapter,
-                           loss=cispo(low=0.2, high=3.0), optimizer=optax.sgd(0.1, 0.9), **options)
+                           loss=cispo(low=0.2, high=3.0), optimizer=optax.sgd(0.01, 0.9), **options)
     state = learner.init(base, jax.random.key(0))
-    for _ in range(3):
+    for _ in range(2):
         state, metrics = learner.update(base, state, batch)
     return learner, state, metrics, learner.logprobs(base, state, batch)
 
@@ -46,14 +46,13 @@ for adapter in (LoraSpec(rank=2), FullSpec()):
     learner, *spread = learn(adapter, placed, mesh=mesh, base_desc=base_desc)
     jax.tree.map(lambda x, y: np.testing.assert_allclose(x, y, rtol=1e-5, atol=1e-5),
                  spread, single)
-    up = spread[0].trainable["layers"]["up"]
-    up = up.b if isinstance(adapter, LoraSpec) else up["kernel"]
+    mix = spread[0].trainable["layers"]["mix"]
+    mix = mix.b if isinstance(adapter, LoraSpec) else mix["kernel"]
     embed = None if isinstance(adapter, LoraSpec) else "fsdp"
-    assert up.sharding.spec == P(None, embed, "tensor"), up.sharding
-    momentum = spread[0].opt_state[0].trace["layers"]["up"]
+    assert mix.sharding.spec == P(None, embed, "tensor"), mix.sharding
+    momentum = spread[0].opt_state[0].trace["layers"]["mix"]
     momentum = momentum.b if isinstance(adapter, LoraSpec) else momentum["kernel"]
-    assert momentum.sharding == up.sharding
-    assert learner.abstract_state(placed).trainable["layers"]["up"] is not None
+    assert momentum.sharding == mix.sharding
     directory = f"{DIRECTORY}/{type(adapter).__name__}"
     with Checkpointer(directory) as checkpointer:
         checkpointer.save(3, spread[0], {})
@@ -62,8 +61,7 @@ for adapter in (LoraSpec(rank=2), FullSpec()):
     assert jax.tree.map(lambda x: x.sharding, state) == jax.tree.map(
         lambda x: x.sharding, spread[0])
 
-_, *plain = learn(LoraSpec(rank=2), base, mesh=mesh)  # no descriptions: everything replicated
-_, *single = learn(LoraSpec(rank=2), base)
+_, *plain = learn(FullSpec(), base, mesh=mesh)  # no descriptions: everything replicated
 jax.tree.map(lambda x, y: np.testing.assert_allclose(x, y, rtol=1e-5, atol=1e-5), plain, single)
 
 try:
@@ -79,7 +77,8 @@ def test_eight_devices_learn_what_one_does(tmp_path):
     env = {
         **os.environ,
         "JAX_PLATFORMS": "cpu",
-        "XLA_FLAGS": "--xla_force_host_platform_device_count=8",
+        # Level 0 halves the time to compile, which is most of this test.
+        "XLA_FLAGS": "--xla_force_host_platform_device_count=8 --xla_backend_optimization_level=0",
         "PYTHONPATH": os.pathsep.join([str(HERE), str(HERE.parents[1])]),
     }
     done = subprocess.run(

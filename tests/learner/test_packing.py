@@ -51,7 +51,7 @@ def unpack(batch: LearnerBatch):
 def test_every_trajectory_lands_exactly_once_and_whole(made, rows, packed):
     batch = pack(made, row_length=ROW, rows_per_microbatch=rows, packed=packed)
     M, B, T = batch.tokens_MBT.shape
-    assert (B, T) == (rows, ROW) and M & (M - 1) == 0
+    assert (rows, ROW) == (B, T) and M & (M - 1) == 0
     found = {ids[0]: (ids, positions, sampled) for ids, positions, sampled in unpack(batch)}
     assert len(found) == len(made) == len(unpack(batch))
     for trajectory in made:

@@ -14,9 +14,9 @@ def paths(adapter):
 def test_all_linear_targets_every_kernel_but_the_head():
     base = tiny.init_base()
     adapter = LoraSpec(rank=4, alpha=8).init(base, jax.random.key(0))
-    assert paths(adapter) == ["layers/down", "layers/out", "layers/qkv", "layers/up"]
-    pair = adapter["layers"]["up"]
-    assert pair.a.shape == (2, 16, 4) and pair.b.shape == (2, 4, 32) and pair.scale == 2.0
+    assert paths(adapter) == ["layers/mix", "layers/out", "layers/qkv"]
+    pair = adapter["layers"]["qkv"]
+    assert pair.a.shape == (2, 16, 4) and pair.b.shape == (2, 4, 48) and pair.scale == 2.0
     assert np.abs(pair.a).max() <= 16**-0.5 and np.std(pair.a) > 0.1
     assert not pair.b.any()
 
@@ -25,12 +25,12 @@ def test_patterns_choose_by_path_and_never_touch_scales_or_embeddings():
     base = tiny.init_base()
     assert paths(LoraSpec(targets=("qkv", "lm_head")).describe(base)) == ["layers/qkv", "lm_head"]
     everything = paths(LoraSpec(targets=(".",)).describe(base))
-    assert everything == ["layers/down", "layers/out", "layers/qkv", "layers/up", "lm_head"]
+    assert everything == ["layers/mix", "layers/out", "layers/qkv", "lm_head"]
 
 
 @pytest.mark.parametrize("targets", [("q_proj",), ("qkv", "q_proj"), ()])
 def test_targets_that_match_nothing_are_refused_with_the_candidates(targets):
-    with pytest.raises(ValueError, match="match nothing.*layers/down/kernel.*lm_head/kernel"):
+    with pytest.raises(ValueError, match="match nothing.*layers/mix/kernel.*lm_head/kernel"):
         LoraSpec(targets=targets).describe(tiny.init_base())
 
 

@@ -1,5 +1,7 @@
-"""A two-layer causal transformer with segment mask, and trajectories to feed it. No code under test
-but `lora_linear` and the batch types."""
+"""A two-layer causal transformer with segment mask, and trajectories to feed it.
+
+Small enough to compile in seconds. It shares no code with what is tested but `lora_linear`.
+"""
 
 import jax
 import jax.numpy as jnp
@@ -21,8 +23,7 @@ def init_base(seed=0, dtype=jnp.float32):
         "layers": {
             "qkv": {"kernel": normal(LAYERS, WIDTH, 3 * WIDTH)},
             "out": {"kernel": normal(LAYERS, WIDTH, WIDTH)},
-            "up": {"kernel": normal(LAYERS, WIDTH, 2 * WIDTH)},
-            "down": {"kernel": normal(LAYERS, 2 * WIDTH, WIDTH)},
+            "mix": {"kernel": normal(LAYERS, WIDTH, WIDTH)},
             "norm": {"scale": jnp.ones((LAYERS, WIDTH), dtype)},
         },
         "lm_head": {"kernel": normal(WIDTH, VOCAB)},
@@ -49,7 +50,7 @@ def hidden_fn(base, adapter, tokens_BT, positions_BT, segments_BT):
         scores_BHTS = jnp.where(mask_BTS[:, None], scores_BHTS, -1e9)
         mixed = jnp.einsum("bhts,bshk->bthk", jax.nn.softmax(scores_BHTS).astype(v.dtype), v)
         x_BTD += linear("out", mixed.reshape(B, T, WIDTH))
-        return x_BTD + linear("down", jnp.tanh(linear("up", x_BTD))), None
+        return x_BTD + jnp.tanh(linear("mix", x_BTD)), None
 
     pairs = (adapter or {}).get("layers", {})
     x_BTD, _ = jax.lax.scan(layer, x_BTD, (base["layers"], pairs))

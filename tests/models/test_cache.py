@@ -7,20 +7,26 @@ import pytest
 
 from jax_t2sql.learner import LoraSpec
 from jax_t2sql.models import attention, extend_fn, hidden_fn, init_cache
+from jax_t2sql.models import cache as cache_module
 
 SLOTS = 20
 
 
-@pytest.fixture(scope="module")
-def model(make_config, make_params, make_adapter):
-    """(config, params, adapter, jitted extend, reference hidden states of 16 tokens, tokens)."""
+@pytest.fixture(scope="module", params=["unrolled", "scanned"])
+def model(request, make_config, make_params, make_adapter):
+    """For both ways through the layers:
+
+    (config, params, adapter, jitted extend, reference hidden states of 16 tokens, tokens)."""
     config = make_config("qwen3")
     params = make_params(config)
     adapter = make_adapter(config, LoraSpec(targets=("q_proj", "up_proj"), rank=2))
     tokens = np.random.default_rng(1).integers(0, 320, (2, 16)).astype(np.int32)
     positions = np.broadcast_to(np.arange(16, dtype=np.int32), (2, 16))
     full = jax.jit(hidden_fn(config))(params, adapter, tokens, positions, np.ones_like(tokens))
-    return config, params, adapter, jax.jit(extend_fn(config)), np.asarray(full), tokens
+    with pytest.MonkeyPatch.context() as patch:
+        if request.param == "scanned":
+            patch.setattr(cache_module, "_MAX_UNROLLED", 1)
+        yield config, params, adapter, jax.jit(extend_fn(config)), np.asarray(full), tokens
 
 
 # Few chunk lengths in many orders: every length is a compilation.
@@ -78,10 +84,38 @@ def test_a_long_prefill_in_blocks_equals_the_whole(model, monkeypatch):
     np.testing.assert_allclose(part, full[:, :15], atol=2e-5)
 
 
-def test_the_cache_keeps_its_dtype_and_shape(model):
+def test_rows_and_slots_are_the_same_axes_of_every_array(model):
+    """What a sampler does to spread prompts over the rows that continue them."""
+    config, params, adapter, extend, full, tokens = model
+    positions = np.broadcast_to(np.arange(16, dtype=np.int32), (2, 16))
+    valid = np.arange(SLOTS)[None] < 16
+    narrow = init_cache(config, 2, 15)
+    _, narrow = extend(
+        params, adapter, tokens[:, :15], positions[:, :15], valid.repeat(2, 0)[:, :15], narrow, 0
+    )
+    rows = np.array([1, 0, 1])
+
+    def spread(x):
+        pad = [(0, 0)] * x.ndim
+        pad[2] = (0, SLOTS - 15)
+        return jnp.pad(x[:, rows], pad)
+
+    last, _ = extend(
+        params,
+        adapter,
+        tokens[rows, 15:],
+        positions[rows, 15:],
+        valid.repeat(3, 0),
+        jax.tree.map(spread, narrow),
+        15,
+    )
+    np.testing.assert_allclose(last[:, 0], full[rows, 15], atol=2e-5)
+
+
+def test_the_cache_keeps_its_dtypes_and_shapes(model):
     config, params, adapter, _, _, tokens = model
     cache = init_cache(config, 2, SLOTS, jnp.bfloat16)
-    assert cache.k_LBSHK.shape == (2, 2, SLOTS, 2, 32)
+    assert sum(x.size for x in jax.tree.leaves(cache)) == 2 * 2 * 2 * SLOTS * 2 * 32
     valid = np.ones((2, SLOTS), bool)
     _, after = jax.eval_shape(
         extend_fn(config), params, adapter, tokens, tokens, valid, cache, jnp.int32(0)

@@ -1,0 +1,48 @@
+"""What makes two processes part of one run: hashes of all that gives its rollouts their meaning."""
+
+import hashlib
+import json
+
+import jax_t2sql
+from jax_t2sql.assembly import Run
+from jax_t2sql.bus import Contract
+from jax_t2sql.config import TrainConfig, to_dict
+from jax_t2sql.rundir import identity
+
+
+def grader_name(config: TrainConfig) -> str:
+    """Which comparison a score rests on."""
+    return f"jax_t2sql-{jax_t2sql.__version__}-{config.grading.seconds:g}s-{config.data.empty_gold}"
+
+
+def make_contract(run: Run) -> Contract:
+    """Hashes of all that gives this run's rollouts their meaning."""
+    config = run.config
+    sizes = {
+        path: path.stat().st_size
+        for path in sorted({run.prompts.path(problem) for problem in run.questions.train})
+    }
+    return Contract(
+        config=_digest(identity(to_dict(config))),
+        code=jax_t2sql.__version__,
+        base_model=run.model.sha256,
+        tokenizer=run.model.tokenizer.sha256,
+        prompt=_digest([run.prompts.ids(problem) for problem in run.questions.train]),
+        grader=grader_name(config),
+        data=_digest(
+            [
+                [(p.question_id, p.db_id, p.question, p.gold_sql, p.grading) for p in problems]
+                for problems in (run.questions.train, run.questions.heldout)
+            ]
+            + [[(path.name, size) for path, size in sizes.items()]]
+        ),
+    )
+
+
+def _digest(value) -> str:
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
+
+
+def run_name(contract: Contract) -> str:
+    """Name of the run in adapter names."""
+    return f"run-{contract.sha256[:8]}"

@@ -1,0 +1,268 @@
+"""Score a model on questions: greedy execution accuracy with intervals.
+
+    python -m jax_t2sql.eval --policy local:MODEL[+ADAPTER] --data questions.jsonl --databases DIR
+        --out DIR
+
+MODEL is a Hugging Face directory, a .gguf file or a hub id; ADAPTER a LoRA adapter in PEFT format.
+Prints accuracy in all, by difficulty and by database, with 95 % Wilson intervals, and writes
+
+    OUT/verdicts.jsonl   one line a question: prediction, verdict, detail
+    OUT/score.json       the figures, with grader, data, prompt and decoding parameters
+"""
+
+import hashlib
+import json
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import tyro
+
+from jax_t2sql.errors import UserError
+from jax_t2sql.programs import run_program
+
+
+@dataclass(frozen=True, kw_only=True)
+class EvalArgs:
+    """Options of the program."""
+
+    policy: str
+    """local:MODEL or local:MODEL+ADAPTER."""
+    data: Path
+    """Question file (JSONL or JSON array; our, BIRD's or Spider's field names)."""
+    databases: Path
+    """Folder with <id>/<id>.sqlite or <id>.sqlite, or one SQLite file."""
+    out: Path = Path("runs/eval")
+    """Folder for verdicts.jsonl and score.json; an earlier score there is replaced."""
+    questions: int | None = None
+    """Score only this many, spread evenly over the file."""
+    style: Literal["direct", "tools", "question"] = "direct"
+    """How questions are put: see --prompt.style of jax_t2sql.train."""
+    max_turns: int = 5
+    """SQL calls an episode may make (tools)."""
+    max_tokens: int = 512
+    """Tokens sampled a turn."""
+    max_context: int | None = None
+    """Tokens of a whole episode; the model's limit, at most 8,192, if not given."""
+    temperature: float = 0.0
+    """0 is greedy."""
+    seed: int = 0
+    """Decides sampling where temperature is above 0."""
+    grading: str | None = None
+    """Compare in this mode (set, multiset, list, bird, …) instead of each question's own."""
+    dtype: Literal["float32", "bfloat16"] = "float32"
+    """Precision of the model."""
+    rows: int = 32
+    """Questions decoded side by side."""
+    workers: int = 2
+    """Processes that run SQL."""
+    seconds: float = 30.0
+    """Time limit of a query."""
+
+
+def main(argv: list[str] | None = None) -> int:
+    """The program. Returns the exit status."""
+    args = tyro.cli(
+        EvalArgs,
+        args=sys.argv[1:] if argv is None else argv,
+        prog="python -m jax_t2sql.eval",
+        description=__doc__,
+    )
+    evaluate_file(args)
+    return 0
+
+
+def split_policy(policy: str) -> tuple[str, str | None]:
+    """(model, adapter or None) of a --policy value.
+
+    A + in the model's own path is no separator where that path exists.
+
+    Raises:
+      UserError: it does not start with "local:" or names nothing.
+
+    >>> split_policy("local:models/base+runs/x/adapter")
+    ('models/base', 'runs/x/adapter')
+    """
+    kind, _, rest = policy.partition(":")
+    if kind != "local" or not rest:
+        raise UserError(
+            f"--policy is {policy!r}; it must be local:MODEL or local:MODEL+ADAPTER, MODEL being a"
+            " Hugging Face directory, a .gguf file or a hub id"
+        )
+    if "+" not in rest or Path(rest).exists():
+        return rest, None
+    model, _, adapter = rest.rpartition("+")
+    return model, adapter
+
+
+def evaluate_file(args: EvalArgs) -> dict:
+    """Scores as asked; returns what score.json holds.
+
+    Raises:
+      UserError: bad input.
+    """
+    from jax_t2sql.assembly import enable_compilation_cache, make_codec
+    from jax_t2sql.evaluation import evaluate_in_parts, is_correct, sample_record, score, score_by
+    from jax_t2sql.grading import GradingPool, check_golds
+    from jax_t2sql.models import load_adapter, load_model
+    from jax_t2sql.progress import Progress
+    from jax_t2sql.rollouts import PromptBuilder
+    from jax_t2sql.sampling.engine import Engine
+    from jax_t2sql.sql import Limits
+    from jax_t2sql.text2sql import EpisodeConfig, load_problems
+
+    problems = _chosen(load_problems(args.data), args)
+    model_name, adapter_name = split_policy(args.policy)
+    enable_compilation_cache()
+    started = time.monotonic()
+    with GradingPool(args.workers, limits=Limits(seconds=args.seconds)) as pool:
+        report = check_golds(problems, args.databases, pool)
+        usable = {id(p) for p in (*report.kept, *report.empty)}
+        problems = [problem for problem in problems if id(problem) in usable]
+        for problem, reason in report.quarantined[:5]:
+            print(f"left out: {problem.question_id} ({problem.db_id}): {reason}", file=sys.stderr)
+        if len(report.quarantined) > 5:
+            print(f"… and {len(report.quarantined) - 5} more left out", file=sys.stderr)
+        if not problems:
+            raise UserError(f"no gold query of {args.data} runs on {args.databases}")
+
+        model = load_model(model_name, dtype=args.dtype)
+        adapter = load_adapter(Path(adapter_name), model.config) if adapter_name else None
+        codec = make_codec(model)
+        limit = model.config.max_position_embeddings
+        episode = EpisodeConfig(
+            style=args.style,
+            max_turns=args.max_turns,
+            max_tokens_per_turn=args.max_tokens,
+            max_context=min(args.max_context or 8192, limit),
+        )
+        prompts = PromptBuilder(args.databases, codec, episode)
+        problems, too_long = prompts.split_by_length(problems)
+        engine = Engine(
+            model.config,
+            model.params,
+            adapter,
+            stop_ids=codec.stop_ids,
+            decode=codec.decode,
+            max_rows=args.rows,
+        )
+        args.out.mkdir(parents=True, exist_ok=True)
+        rollouts = []
+        with (
+            open(args.out / "verdicts.jsonl", "w") as file,
+            Progress(len(problems)) as progress,
+        ):
+            progress.phase("evaluation", len(problems))
+            for part in evaluate_in_parts(
+                problems,
+                policy=engine,
+                prompts=prompts,
+                pool=pool,
+                temperature=args.temperature,
+                seed=args.seed,
+                batch=args.rows,
+            ):
+                rollouts += part
+                for rollout in part:
+                    row = sample_record(rollout) | {"correct": is_correct(rollout)}
+                    file.write(json.dumps(row) + "\n")
+                file.flush()
+                progress.step(len(rollouts), {"eval_accuracy": score(rollouts).accuracy})
+            for problem, reason in too_long:  # no answer is a wrong answer
+                row = {"question_id": problem.question_id, "db_id": problem.db_id}
+                row |= {"verdict": "prompt_too_long", "detail": reason, "correct": False}
+                file.write(json.dumps(row) + "\n")
+
+    total = score(rollouts, unanswered=len(too_long))
+    statuses = [r.verdict.status if r.verdict else r.state.ending.kind for r in rollouts]
+    executed = sum(status in ("equal", "different", "gold_empty") for status in statuses)
+    result = {
+        "accuracy": total.accuracy,
+        "interval": total.interval,
+        "correct": total.correct,
+        "n": total.n,
+        "executed": executed / total.n,
+        "quarantined": len(report.quarantined),
+        "empty_gold": len(report.empty),
+        "prompt_too_long": len(too_long),
+        "verdicts": {name: statuses.count(name) for name in sorted(set(statuses))},
+        "by_difficulty": _as_dict(score_by(rollouts, lambda p: p.difficulty)),
+        "by_database": _as_dict(score_by(rollouts, lambda p: p.db_id)),
+        "policy": args.policy,
+        "model_sha256": model.sha256,
+        "grader": f"jax_t2sql, {args.grading or 'mode of each question'}, {args.seconds:g} s",
+        "data_sha256": hashlib.sha256(args.data.read_bytes()).hexdigest(),
+        "prompt_sha256": hashlib.sha256(
+            json.dumps([prompts.ids(problem) for problem in problems]).encode()
+        ).hexdigest(),
+        "decoding": {
+            "style": args.style,
+            "temperature": args.temperature,
+            "max_tokens": args.max_tokens,
+            "max_context": episode.max_context,
+            "seed": args.seed,
+            "dtype": args.dtype,
+        },
+        "minutes": round((time.monotonic() - started) / 60, 2),
+    }
+    (args.out / "score.json").write_text(json.dumps(result, indent=2) + "\n")
+    _print_table(result, args.out)
+    return result
+
+
+def _chosen(problems: list, args: EvalArgs) -> list:
+    """The questions asked for, in the grading mode asked for."""
+    from dataclasses import replace
+
+    from jax_t2sql.sql import parse_mode
+    from jax_t2sql.tracking import spread
+
+    if args.questions is not None:
+        if args.questions < 1:
+            raise UserError(f"--questions is {args.questions}; it must be at least 1")
+        problems = [problems[i] for i in spread(len(problems), args.questions)]
+    if args.grading is not None:
+        parse_mode(args.grading)
+        problems = [replace(problem, grading=args.grading) for problem in problems]
+    return problems
+
+
+def _as_dict(scores: dict) -> dict:
+    return {
+        name: {"accuracy": s.accuracy, "correct": s.correct, "n": s.n, "interval": s.interval}
+        for name, s in scores.items()
+    }
+
+
+def _print_table(result: dict, out: Path) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(title=f"{result['policy']}, {result['n']} questions")
+    for heading in ("", "accuracy", "95 % interval", "n"):
+        table.add_column(heading, justify="left" if not heading else "right")
+
+    def row(name: str, part: dict) -> None:
+        low, high = part["interval"]
+        table.add_row(name, f"{part['accuracy']:.1%}", f"{low:.1%} – {high:.1%}", str(part["n"]))
+
+    row("all", result)
+    table.add_section()
+    for name, part in result["by_difficulty"].items():
+        row(name if name != "None" else "no difficulty given", part)
+    table.add_section()
+    for name, part in result["by_database"].items():
+        row(name, part)
+    console = Console()
+    console.print(table)
+    console.print(f"{result['executed']:.0%} of answers parse and execute")
+    for name in ("quarantined", "empty_gold", "prompt_too_long"):
+        if result[name]:
+            console.print(f"{name.replace('_', ' ')}: {result[name]}")
+    console.print(f"verdicts in {out / 'verdicts.jsonl'}, figures in {out / 'score.json'}")
+
+
+if __name__ == "__main__":
+    run_program(main)

@@ -1,0 +1,114 @@
+"""The folder of a run: whose it is, its clock, and the result that it ends with."""
+
+import json
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from jax_t2sql.config import TrainConfig, to_dict
+from jax_t2sql.errors import UserError
+
+# What changes only how a run is watched, kept or placed: it may be resumed with other values.
+_FREE = {"eval": None, "checkpoint": None, "sampler": None, "grading": ("workers",)}
+
+
+def identity(config: dict) -> dict:
+    """The part of a configuration (as a dict) that a resumed run must share."""
+    kept = {}
+    for name, section in config.items():
+        free = _FREE.get(name, ())
+        if free is None:
+            continue
+        if isinstance(section, dict):
+            section = {key: value for key, value in section.items() if key not in free}
+        kept[name] = section
+    return kept
+
+
+def open_workdir(config: TrainConfig, workdir: Path) -> None:
+    """Makes the run's folder, or checks that the run in it has this configuration.
+
+    Raises:
+      UserError: it holds a run of another configuration, or something else.
+    """
+    path = workdir / "config.json"
+    wanted = to_dict(config)
+    if path.is_file():
+        found = json.loads(path.read_text())
+        different = _differences(identity(found), identity(json.loads(json.dumps(wanted))))
+        if different:
+            raise UserError(
+                f"{workdir} holds a run of another configuration: {'; '.join(different[:6])}."
+                " Use the same options to resume it, or another --workdir"
+            )
+        return
+    if workdir.exists() and (not workdir.is_dir() or any(workdir.iterdir())):
+        raise UserError(
+            f"{workdir} exists and holds no run (no config.json); choose another --workdir"
+        )
+    workdir.mkdir(parents=True, exist_ok=True)
+    write_json(path, wanted)
+
+
+def _differences(found: dict, wanted: dict) -> list[str]:
+    different = []
+    for name in sorted(found.keys() | wanted.keys()):
+        old, new = found.get(name), wanted.get(name)
+        if isinstance(old, dict) and isinstance(new, dict):
+            different += [
+                f"{name}.{key} was {old.get(key)!r}, now {new.get(key)!r}"
+                for key in sorted(old.keys() | new.keys())
+                if old.get(key) != new.get(key)
+            ]
+        elif old != new:
+            different.append(f"{name} was {old!r}, now {new!r}")
+    return different
+
+
+def write_json(path: Path, value) -> None:
+    """Writes a file that is there whole or not at all."""
+    draft = path.with_name(path.name + ".tmp")
+    draft.write_text(json.dumps(value, indent=2) + "\n")
+    draft.replace(path)
+
+
+class Clock:
+    """Wall and processor seconds of a run over all its processes, resumed ones included."""
+
+    def __init__(self, path: Path):
+        self._path = path
+        self._earlier = json.loads(path.read_text()) if path.is_file() else {"wall": 0, "cpu": 0}
+        self._started = time.monotonic()
+
+    def wall(self) -> float:
+        """Seconds that the run has taken so far."""
+        return self._earlier["wall"] + time.monotonic() - self._started
+
+    def cpu(self) -> float:
+        """Processor seconds of the run's main process so far."""
+        return self._earlier["cpu"] + time.process_time()
+
+    def save(self) -> None:
+        """Keeps the present readings for a process that resumes the run."""
+        write_json(self._path, {"wall": self.wall(), "cpu": self.cpu()})
+
+
+def print_result(result: dict, workdir: Path) -> None:
+    """The figures that a user waits for."""
+
+    def line(name: str, accuracy: float, interval: Sequence[float], n: int) -> str:
+        return f"  {name:<12}{accuracy:7.1%}   95 % interval {interval[0]:.1%} to {interval[1]:.1%}"
+
+    print(f"\nheld-out execution accuracy, greedy, {result['n']} questions")
+    print(line("before RL", result["before"], result["before_interval"], result["n"]))
+    print(line("after RL", result["after"], result["after_interval"], result["n"]))
+    for part, label in (("seen", "seen templates"), ("unseen", "templates never trained on")):
+        if part in result["parts"]["after"]:
+            before, after = result["parts"]["before"][part], result["parts"]["after"][part]
+            print(
+                f"  {label} ({after['n']}): {before['accuracy']:.1%} before,"
+                f" {after['accuracy']:.1%} after"
+            )
+    print(f"time     {result['minutes']:.1f} minutes (seed {result['seed']})")
+    print(f"trained  {result['trained']}")
+    print(f"report   {workdir / 'report.html'}")

@@ -1,0 +1,78 @@
+"""Configuration files, overrides and their bounds."""
+
+import json
+
+import pytest
+
+from jax_t2sql import train
+from jax_t2sql.config import LossConfig, TrainConfig, load_config, resolve, to_dict
+from jax_t2sql.errors import UserError
+
+
+def write(tmp_path, body):
+    path = tmp_path / "recipe.py"
+    path.write_text(f"from jax_t2sql.config import *\ndef get_config():\n    return {body}\n")
+    return path
+
+
+def test_file_then_command_line(tmp_path):
+    path = write(tmp_path, "TrainConfig(seed=3, rl=RLConfig(steps=7, groups=2))")
+    args = train.parse(["--config", str(path), "--rl.groups", "5", "--data", "q.jsonl"])
+    assert (args.run.seed, args.run.rl.steps, args.run.rl.groups) == (3, 7, 5)
+    assert args.run.data.train == "q.jsonl"
+
+
+def test_dry_run_prints_the_resolved_configuration(capsys):
+    assert train.main(["--config", "configs/quickstart.py", "--dry-run", "--seed", "2"]) == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert shown["seed"] == 2 and shown["prompt"]["style"] == "question"
+    assert shown["loss"] == {"name": "cispo", "ratio_low": 0.0, "ratio_high": 4.0}
+    needed = [shown[s][k] for s, k in (("rl", "steps"), ("optimizer", "lr"), ("adapter", "kind"))]
+    assert None not in needed
+
+
+def test_an_unknown_field_gets_a_suggestion(tmp_path, capsys):
+    path = write(tmp_path, "TrainConfig(rl=RLConfig(grops=2))")
+    with pytest.raises(UserError, match="RLConfig has no field 'grops'; did you mean 'groups'"):
+        load_config(path)
+    with pytest.raises(SystemExit) as stop:
+        train.parse(["--config", "configs/quickstart.py", "--rl.grops", "5"])
+    assert stop.value.code == 2
+    assert "--rl.groups" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("body", "says"),
+    [("None", "returned NoneType"), ("1 +", "invalid syntax"), ("TrainConfig(3)", "positional")],
+)
+def test_broken_files(tmp_path, body, says):
+    with pytest.raises(UserError, match=says):
+        load_config(write(tmp_path, body))
+
+
+def test_missing_files(tmp_path):
+    with pytest.raises(UserError, match="does not exist"):
+        load_config(tmp_path / "none.py")
+    (tmp_path / "empty.py").write_text("")
+    with pytest.raises(UserError, match=r"no get_config\(\)"):
+        load_config(tmp_path / "empty.py")
+
+
+def test_a_model_needs_questions_and_the_tiny_one_brings_its_own():
+    with pytest.raises(UserError, match="needs --data"):
+        resolve(TrainConfig(model="some/dir"))
+    with pytest.raises(UserError, match="give both --model and --data"):
+        resolve(train.parse(["--config", "configs/quickstart.py", "--data", "q.jsonl"]).run)
+
+
+def test_bounds_name_option_and_limit():
+    with pytest.raises(UserError, match=r"--loss.ratio-high is 0.5; it must be at least 1"):
+        resolve(TrainConfig(loss=LossConfig(ratio_high=0.5)))
+
+
+def test_resolved_values_are_final():
+    config = resolve(TrainConfig())
+    assert resolve(config) == config
+    assert json.loads(json.dumps(to_dict(config))) == to_dict(config) | {
+        "adapter": to_dict(config)["adapter"] | {"targets": ["all-linear"]}
+    }

@@ -1,0 +1,100 @@
+"""Who may import whom: each room in a fresh interpreter, and every import statement of the package."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+PACKAGE = ROOT / "jax_t2sql"
+
+# Rooms from the ground up; a room may import those named, and `errors`.
+ALLOWED = {
+    "learner": set(),
+    "models": {"learner"},
+    "sql": set(),
+    "text2sql": {"sql"},
+    "grading": {"sql", "text2sql"},
+    "sampling": {"text2sql", "models"},
+    "bus": set(),
+}
+SQL_SIDE = ("sqlglot", "sqlite_utils")
+BUS_SIDE = ("obstore", "msgspec")
+# Importing the room must not pull these in.
+FORBIDDEN = {
+    "learner": (*SQL_SIDE, *BUS_SIDE, "orbax", "grain", "tokenizers", "gguf", "tyro", "rich"),
+    "models": (*SQL_SIDE, *BUS_SIDE, "gguf", "tokenizers", "jinja2", "huggingface_hub"),
+    "sql": ("jax", *BUS_SIDE),
+    "text2sql": ("jax", *BUS_SIDE),
+    "grading": ("jax", *BUS_SIDE),
+    "bus": ("jax", *SQL_SIDE),
+}
+NEVER = ("torch", "vllm", "transformers", "tensorflow")
+
+
+def modules_after(statement: str) -> set[str]:
+    """Top-level modules loaded in a fresh interpreter by a statement."""
+    code = f"import sys; {statement}; print(*sorted({{m.partition('.')[0] for m in sys.modules}}))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return set(done.stdout.split())
+
+
+@pytest.mark.parametrize("room", sorted(FORBIDDEN))
+def test_room_is_light(room):
+    loaded = modules_after(f"import jax_t2sql.{room}")
+    assert loaded.isdisjoint(FORBIDDEN[room] + NEVER), loaded & set(FORBIDDEN[room] + NEVER)
+
+
+@pytest.mark.parametrize("program", ["train", "eval", "report"])
+def test_programs_answer_help_before_loading_jax(program):
+    loaded = modules_after(f"import jax_t2sql.{program}")
+    assert loaded.isdisjoint(("jax", "grain", "orbax", *NEVER))
+
+
+def imports(path: Path) -> set[str]:
+    """Full names of modules that a file imports, wherever in it."""
+    found = set()
+    package = path.relative_to(ROOT).with_suffix("").parts[:-1]
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            base = ".".join(package[: len(package) - node.level + 1]) if node.level else ""
+            name = ".".join(part for part in (base, node.module) if part)
+            found |= {name} | {f"{name}.{alias.name}" for alias in node.names}
+    return found
+
+
+@pytest.mark.parametrize("room", sorted(ALLOWED))
+def test_no_room_imports_upwards(room):
+    for path in (PACKAGE / room).rglob("*.py"):
+        rooms = {
+            name.split(".")[1]
+            for name in imports(path)
+            if name.startswith("jax_t2sql.") and name.count(".")
+        }
+        ours = rooms & {p.stem for p in PACKAGE.iterdir()} - {"errors", "__version__", room}
+        assert ours <= ALLOWED[room], f"{path.name} imports {ours - ALLOWED[room]}"
+
+
+def test_rooms_do_not_depend_on_each_other_in_a_circle():
+    order = []
+    while len(order) < len(ALLOWED):
+        free = [r for r in ALLOWED if r not in order and ALLOWED[r] <= set(order)]
+        assert free, f"a circle among {set(ALLOWED) - set(order)}"
+        order += free
+
+
+def test_only_the_engine_of_sampling_imports_jax():
+    for path in (PACKAGE / "sampling").glob("*.py"):
+        uses_jax = any(name.partition(".")[0] == "jax" for name in imports(path))
+        assert not uses_jax or path.name == "engine.py"
+
+
+def test_nothing_imports_heavy_frameworks():
+    for folder in (PACKAGE, ROOT / "data_pipelines", ROOT / "configs"):
+        for path in folder.rglob("*.py"):
+            tops = {name.partition(".")[0] for name in imports(path)}
+            assert tops.isdisjoint(NEVER), f"{path} imports {tops & set(NEVER)}"
