@@ -104,7 +104,7 @@ def render_sql(database: Database, choices: Choices) -> str:
     column = choices.column
     match choices.head:
         case "list":
-            return f"SELECT {table.listed} FROM {source}{where}"
+            return f"SELECT {table.label.name} FROM {source}{where}"
         case "count":
             return f"SELECT COUNT(*) FROM {source}{where}"
         case "aggregate":
@@ -114,7 +114,7 @@ def render_sql(database: Database, choices: Choices) -> str:
         case "top":
             direction = "DESC" if choices.descending else "ASC"
             order = f"ORDER BY {column} {direction} LIMIT {choices.limit}"
-            return f"SELECT {table.listed} FROM {source}{where} {order}"
+            return f"SELECT {table.label.name} FROM {source}{where} {order}"
         case "group":
             return f"SELECT {column}, COUNT(*) FROM {source}{where} GROUP BY {column}"
         case "having":

@@ -125,8 +125,9 @@ def draw(databases: tuple[Database, ...], template: Template, rng: random.Random
 
 
 def variants(choices: Choices) -> list[Choices]:
-    """Questions that differ from `choices` in one piece: a filter dropped or reversed, another
-    function, the other direction, one row or group more.
+    """Questions that differ from `choices` in one piece.
+
+    A filter is dropped or reversed; the function, the direction, the limit or the bound is another.
 
     An answer equal to one of theirs would reward SQL that misses that piece.
     """

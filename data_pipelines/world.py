@@ -34,7 +34,7 @@ from jax_t2sql.errors import UserError
 DATABASES = (CINEMA, HARBOR)
 SPLITS = ("warmup", "train", "heldout")
 UNSEEN_SHARE = 0.2
-RECIPE = 3
+RECIPE = 4
 
 
 @dataclass(frozen=True)

@@ -10,13 +10,13 @@ import random
 from collections.abc import Sequence
 from pathlib import Path
 
-from data_pipelines.templates import Choices, render_sql
+from data_pipelines.templates import Choices, grading_method, render_sql
 from data_pipelines.templates_catalogue import Template
 from data_pipelines.templates_draw import draw, variants
 from data_pipelines.templates_english import render_question
 from data_pipelines.world_schema import Database
 from jax_t2sql.errors import UserError
-from jax_t2sql.sql import Limits, Sandbox
+from jax_t2sql.sql import Limits, Sandbox, parse_mode, results_equal
 
 # Draws without a new question after which a template counts as used up.
 PATIENCE = 400
@@ -54,15 +54,16 @@ class QuestionPool:
         Raises:
             UserError: the templates cannot make that many questions.
         """
-        wanted = sum(sizes.values())
-        weights = sum(template.weight for template in templates)
+        shares = {split: sum(template.share(split) for template in templates) for split in sizes}
         stacks: dict[str, dict[str, list[Choices]]] = {split: {} for split in sizes}
         for template in templates:
-            # Twice as many as the weight asks for, to fill the places of small templates.
-            count = 1 + int(2 * wanted * template.weight / weights)
-            by_sql = self._draw_many(template, count)
-            dealt = _deal(list(by_sql.values()), sizes, apart)
-            for split, questions in dealt.items():
+            # Twice as many as its share, to fill the places of templates that run out.
+            wanted = {
+                split: 2 * size * template.share(split) / shares[split]
+                for split, size in sizes.items()
+            }
+            by_sql = self._draw_many(template, 1 + int(sum(wanted.values())))
+            for split, questions in _deal(list(by_sql.values()), wanted, apart).items():
                 self._rng.shuffle(questions)
                 stacks[split][template.name] = questions
         return {
@@ -90,10 +91,12 @@ class QuestionPool:
         return found
 
     def _is_sound(self, choices: Choices) -> bool:
-        answer = self._answer(choices)
+        answer, mode = self._answer(choices), parse_mode(grading_method(choices))
         if all(value in (None, 0) for row in answer for value in row):
             return False
-        return all(self._answer(variant) != answer for variant in variants(choices))
+        return not any(
+            results_equal(answer, self._answer(variant), mode) for variant in variants(choices)
+        )
 
     def _answer(self, choices: Choices) -> Sequence[tuple]:
         sql = render_sql(self._databases[choices.db_id], choices)
@@ -104,20 +107,20 @@ class QuestionPool:
 
 
 def _deal(
-    groups: list[list[Choices]], sizes: dict[str, int], apart: str
+    groups: list[list[Choices]], wanted: dict[str, float], apart: str
 ) -> dict[str, list[Choices]]:
-    """Questions grouped by SQL, in proportion to `sizes`; whole groups go to `apart`."""
-    wanted = sum(sizes.values())
-    boundary = max(1, round(len(groups) * sizes[apart] / wanted))
+    """Questions grouped by SQL, in proportion to `wanted`; whole groups go to `apart`."""
+    total = sum(wanted.values())
+    boundary = max(1, round(len(groups) * wanted[apart] / total))
     dealt = {apart: [choices for group in groups[:boundary] for choices in group]}
     # Wording by wording, so that the other files see as many different queries as they can.
     others = groups[boundary:]
     rest = [group[turn] for turn in range(WORDINGS) for group in others if turn < len(group)]
-    start, taken = 0, 0
-    for split, size in sizes.items():
+    start, taken = 0, 0.0
+    for split, size in wanted.items():
         if split != apart:
             taken += size
-            end = round(len(rest) * taken / (wanted - sizes[apart]))
+            end = round(len(rest) * taken / (total - wanted[apart]))
             dealt[split] = rest[start:end]
             start = end
     return dealt
@@ -136,7 +139,7 @@ def _take(
                 f"the templates make only {len(taken)} questions for {split}, not {size}; "
                 "ask for fewer"
             )
-        template = min(open_templates, key=lambda t: (counts[t.name] + 1) / t.weight)
+        template = min(open_templates, key=lambda t: (counts[t.name] + 1) / t.share(split))
         taken.append(stacks[template.name][counts[template.name]])
         counts[template.name] += 1
     return taken

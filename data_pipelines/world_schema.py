@@ -6,7 +6,7 @@ description and cannot drift apart. Words hold `{v}` (or `{low}`, `{high}`) wher
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
@@ -97,10 +97,10 @@ class Table:
         return tuple(column for column in self.columns if isinstance(column, kind))
 
     @property
-    def listed(self) -> str:
-        """The column that stands for a row in an answer: its label, or its key if it has none."""
-        labels = self.of_type(Label)
-        return labels[0].name if labels else self.key
+    def label(self) -> Label:
+        """The column that stands for a row in an answer."""
+        (label,) = self.of_type(Label)
+        return label
 
 
 @dataclass(frozen=True)
@@ -108,7 +108,7 @@ class Database:
     """Tables, parents before children."""
 
     db_id: str
-    tables: tuple[Table, ...] = field(default=())
+    tables: tuple[Table, ...]
 
     def table(self, name: str) -> Table:
         """The table called `name`."""

@@ -82,14 +82,18 @@ def load_base(config: TrainConfig, workdir: Path) -> tuple[LoadedModel, DataConf
 
 
 def _make_tiny(world, directory: Path, *, seed: int) -> None:
-    """Writes a small random model, and a tokenizer fitted to warm-up pairs and questions."""
+    """Writes a small random model, and a tokenizer fitted to the texts of warm-up and training.
+
+    The tokenizer sees training SQL as plain text, so that rare values get tokens too; the model is
+    never trained on it.
+    """
     import jax
 
     texts = []
-    for problem in load_problems(world.warmup):
+    for problem in (*load_problems(world.warmup), *load_problems(world.train)):
         texts += [problem.question, answer_text(problem, "question")]
     tokenizer = train_tokenizer(texts, vocab_size=_TINY_VOCAB)
-    config: ModelConfig = tiny_config(tokenizer.vocab_size)
+    config: ModelConfig = tiny_config(tokenizer.vocab_size, kv_heads=4)
     params = init_params(config, jax.random.key(seed), "float32")
     save_hf(
         LoadedModel(config=config, params=params, tokenizer=tokenizer, source="tiny", sha256=""),

@@ -89,7 +89,7 @@ class OptimizerConfig:
     """AdamW with linear warm-up, then cosine decay to `final_fraction` of the peak."""
 
     lr: float | None = None
-    """Peak learning rate. None: 2e-4 (full), 5e-5 (lora)."""
+    """Peak learning rate. None: 3e-4 (full), 5e-5 (lora)."""
     warmup_steps: int = 5
     """Steps of linear warm-up."""
     final_fraction: float = 0.1
@@ -109,7 +109,7 @@ class RLConfig:
     """The reinforcement-learning phase."""
 
     steps: int | None = None
-    """Updates. None: 180 for the tiny model, else 20."""
+    """Updates. None: 240 for the tiny model, else 20."""
     groups: int | None = None
     """Questions a step. None: 48 for the tiny model, else 4."""
     group_size: int = 8
@@ -123,11 +123,11 @@ class WarmupConfig:
     """Supervised warm-up on gold SQL before RL (how a from-scratch model learns to write SQL)."""
 
     steps: int | None = None
-    """Updates. None: 90 for the tiny model, else 0."""
+    """Updates. None: 100 for the tiny model, else 0."""
     batch: int = 64
     """Pairs a step."""
     lr: float | None = None
-    """Peak learning rate. None: 2e-3 (full), 1e-4 (lora)."""
+    """Peak learning rate. None: 4e-3 (full), 1e-4 (lora)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -278,9 +278,9 @@ def resolve(config: TrainConfig) -> TrainConfig:
             max_tokens=64 if style == "question" else 512 if style == "tools" else 256,
         ),
         "adapter": dict(kind=kind),
-        "optimizer": dict(lr=2e-4 if kind == "full" else 5e-5),
-        "rl": dict(steps=180 if tiny else 20, groups=48 if tiny else 4),
-        "warmup": dict(steps=90 if tiny else 0, lr=2e-3 if kind == "full" else 1e-4),
+        "optimizer": dict(lr=3e-4 if kind == "full" else 5e-5),
+        "rl": dict(steps=240 if tiny else 20, groups=48 if tiny else 4),
+        "warmup": dict(steps=100 if tiny else 0, lr=4e-3 if kind == "full" else 1e-4),
         "sampler": dict(rows=384 if tiny else 32),
     }
     sections = {}

@@ -140,7 +140,7 @@ def test_a_finished_run_is_shown_again(finished, environment):
 
 def test_a_workdir_of_another_configuration_is_refused(finished, environment):
     message = refuse(environment, finished[0], *SHORT, "--optimizer.lr", "1e-3", "--seed", "4")
-    assert "optimizer.lr was 0.0002, now 0.001" in message and "seed was 0, now 4" in message
+    assert "optimizer.lr was 0.0003, now 0.001" in message and "seed was 0, now 4" in message
 
 
 def test_kill_and_resume_ends_with_the_same_weights(finished, environment, tmp_path):
@@ -195,28 +195,19 @@ def mine(finished, tmp_path):
     rows.append({"db_id": "gone", "question": "Where?", "query": "SELECT 1"})
     data = tmp_path / "questions.json"
     data.write_text(json.dumps(rows))
-    options = ["--model", str(finished[0] / "base"), "--data", str(data)]
+    options = ["--model", str(finished[0] / "model"), "--data", str(data)]
     return [*options, "--databases", str(databases)], data, databases
 
 
 def test_own_model_questions_and_databases(mine, environment, tmp_path):
     options, data, _ = mine
-    short = "--rl.steps 2 --rl.groups 2 --rl.group-size 4 --eval.every 0 --prompt.max-tokens 16"
+    short = "--rl.steps 2 --rl.groups 2 --eval.every 0 --prompt.style question --adapter.rank 4"
     done = train(
         environment,
         tmp_path / "run",
         *options,
         *short.split(),
-        "--data.eval",
-        str(data),
-        "--adapter.rank",
-        "4",
-        "--optimizer.lr",
-        "1e-3",
-        "--warmup.steps",
-        "12",
-        "--warmup.lr",
-        "1e-2",
+        *("--prompt.max-tokens", "16", "--data.eval", str(data)),
     )
     assert done.returncode == 0, done.stderr[-3000:] + done.stdout[-500:]
     assert (tmp_path / "run" / "adapter" / "adapter_model.safetensors").is_file()

@@ -91,6 +91,15 @@ def test_warmup_and_training_hold_the_same_templates(world):
     assert warmup == {row["template"] for row in rows(world.train)}
 
 
+def test_what_is_hard_to_hit_by_chance_is_shown_more_in_the_warmup(world):
+    def share(split: str) -> float:
+        asked = rows(getattr(world, split))
+        boosted = {template.name for template in TEMPLATES if template.boost > 1}
+        return sum(row["template"] in boosted for row in asked) / len(asked)
+
+    assert share("warmup") > 1.15 * share("train")
+
+
 def test_ordered_questions_are_graded_as_lists(world):
     for row in rows(world.train) + rows(world.heldout):
         assert (row["grading_method"] == "list") == ("ORDER BY" in row["SQL"])

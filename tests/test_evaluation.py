@@ -1,0 +1,212 @@
+"""Scores, their parts and the records of episodes."""
+
+import sqlite3
+from types import SimpleNamespace
+
+import pytest
+
+from jax_t2sql.errors import UserError
+from jax_t2sql.eval import split_policy
+from jax_t2sql.evaluation import Score, evaluate, sample_record, score, score_by
+from jax_t2sql.grading import GradingPool
+from jax_t2sql.groups import group_metrics
+from jax_t2sql.rollouts import PromptBuilder, rollout_seed
+from jax_t2sql.text2sql import Completion, EpisodeConfig, Problem
+
+
+class Letters:
+    """A codec in which every character is one id, and 0 ends a turn."""
+
+    stop_ids = frozenset({0})
+    opens_reasoning = False
+
+    def encode_prompt(self, messages):
+        return tuple(ord(c) for message in messages for c in message["content"])
+
+    def encode_observation(self, text, *, last_id):
+        return tuple(ord(c) for c in text)
+
+    def decode(self, ids):
+        return "".join(chr(i) for i in ids if i)
+
+    def stop_strings(self, style):
+        return ("</solution>", "</tool_call>") if style == "tools" else ()
+
+
+class Scripted:
+    """A policy that answers each prompt's question from a table, turn by turn."""
+
+    version = 3
+
+    def __init__(self, answers):
+        self.answers, self.seen = answers, []
+
+    def generate(self, requests, *, stop_strings=()):
+        self.seen += requests
+        return [self._answer(request) for request in requests]
+
+    def _answer(self, request):
+        prompt = "".join(chr(i) for i in request.prompt_ids)
+        text = next(answer for question, answer in self.answers.items() if question in prompt)
+        if isinstance(text, list):
+            text = text.pop(0)
+        ids = (*map(ord, text), 0)
+        return Completion(ids, (-0.5,) * len(ids), "stop_token", self.version)
+
+
+@pytest.fixture(scope="module")
+def pool():
+    with GradingPool(1) as pool:
+        yield pool
+
+
+@pytest.fixture(scope="module")
+def databases(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("databases")
+    connection = sqlite3.connect(folder / "shop.sqlite")
+    connection.executescript("CREATE TABLE t (a); INSERT INTO t VALUES (1), (2), (3);")
+    connection.close()
+    return folder
+
+
+def problem(name, gold, difficulty=None):
+    return Problem(
+        question_id=name, db_id="shop", question=f"<{name}>", gold_sql=gold, difficulty=difficulty
+    )
+
+
+PROBLEMS = [
+    problem("right", "SELECT max(a) FROM t", "easy"),
+    problem("wrong", "SELECT min(a) FROM t", "easy"),
+    problem("broken", "SELECT a FROM t", "hard"),
+    problem("empty", "SELECT a FROM t WHERE a > 9", "hard"),
+]
+ANSWERS = {
+    "<right>": "SELECT 3",
+    "<wrong>": "SELECT 2",
+    "<broken>": "SELEC a",
+    "<empty>": "SELECT a FROM t WHERE 0",
+}
+
+
+@pytest.fixture
+def rollouts(databases, pool):
+    prompts = PromptBuilder(
+        databases,
+        Letters(),
+        EpisodeConfig(style="question", max_tokens_per_turn=100, max_context=400),
+    )
+    policy = Scripted(ANSWERS)
+    parts = []
+    found = evaluate(
+        PROBLEMS,
+        policy=policy,
+        prompts=prompts,
+        pool=pool,
+        batch=3,
+        on_batch=lambda done, correct: parts.append((done, correct)),
+    )
+    assert parts == [(3, 1), (4, 2)]
+    assert {request.temperature for request in policy.seen} == {0.0}
+    return found
+
+
+def test_verdicts_and_scores(rollouts):
+    statuses = [rollout.verdict.status for rollout in rollouts]
+    assert statuses == ["equal", "different", "error", "gold_empty"]
+    total = score(rollouts)
+    assert (total.correct, total.n) == (2, 4), "benchmarks count an equal empty result"
+    assert score(rollouts, unanswered=4) == Score(2, 8)
+    by_difficulty = score_by(rollouts, lambda p: p.difficulty)
+    assert {name: (s.correct, s.n) for name, s in by_difficulty.items()} == {
+        "easy": (1, 2),
+        "hard": (1, 2),
+    }
+
+
+def test_rewards_of_the_same_rollouts(rollouts):
+    earned = [(rollout.reward.valid, rollout.reward.total) for rollout in rollouts]
+    assert earned == [(True, 1.0), (True, 0.0), (True, 0.0), (False, 0.0)]
+
+
+def test_records_hold_what_a_reader_needs(rollouts):
+    record = sample_record(rollouts[1])
+    assert (record["predicted_sql"], record["gold_sql"]) == ("SELECT 2", "SELECT min(a) FROM t")
+    assert (record["verdict"], record["reward"], record["version"]) == ("different", 0.0, 3)
+    assert record["turns"] == [{"role": "assistant", "text": "SELECT 2"}]
+    assert sample_record(rollouts[3])["reward"] is None
+
+
+def test_a_whole_tool_episode_in_lock_step(databases, pool):
+    prompts = PromptBuilder(
+        databases,
+        Letters(),
+        EpisodeConfig(style="tools", max_tokens_per_turn=400, max_context=20_000),
+    )
+    call = (
+        '<tool_call>{"name": "execute_sql_query", "arguments": {"query": "SELECT max(a) FROM t"}}'
+        "</tool_call>"
+    )
+    answers = {
+        "<right>": [call, "<solution>SELECT 3</solution>"],
+        "<wrong>": ["<solution>SELECT 2</solution>"],
+    }
+    found = evaluate(PROBLEMS[:2], policy=Scripted(answers), prompts=prompts, pool=pool, batch=2)
+    assert [rollout.verdict.status for rollout in found] == ["equal", "different"]
+    roles = [turn["role"] for turn in sample_record(found[0])["turns"]]
+    assert roles == ["assistant", "tool", "assistant"]
+    assert "3" in sample_record(found[0])["turns"][1]["text"]
+    state = found[0].state
+    assert len(state.ids) == len(state.mask) == len(state.logprobs) == len(state.versions)
+
+
+def test_long_prompts_are_set_aside_with_numbers(databases):
+    prompts = PromptBuilder(
+        databases,
+        Letters(),
+        EpisodeConfig(style="question", max_tokens_per_turn=10, max_context=17),
+    )
+    fitting, too_long = prompts.split_by_length(PROBLEMS)
+    assert [p.question_id for p in fitting] == ["right", "wrong", "empty"]
+    assert "prompt of 8 tokens; with 10 to answer it is over the context of 17" in too_long[0][1]
+
+
+def test_group_metrics_count_shares():
+    import numpy as np
+
+    def rollout(reward, ending, *, valid=True, correct=0.0):
+        return SimpleNamespace(
+            reward=reward,
+            valid=valid,
+            ending=ending,
+            terms={"correct": correct},
+            mask_T=np.array([0, 0, 1, 1, 0, 1], bool),
+        )
+
+    groups = [
+        SimpleNamespace(rollouts=[rollout(1, "answered", correct=1.0), rollout(0, "answered")]),
+        SimpleNamespace(rollouts=[rollout(-1, "cut_off"), rollout(9, "answered", valid=False)]),
+    ]
+    metrics = group_metrics(groups)
+    assert metrics["reward_mean"] == 0.0
+    assert metrics["accuracy_train"] == 0.25
+    assert metrics["cut_off_share"] == metrics["invalid_share"] == 0.25
+    assert metrics["zero_signal_share"] == 0.5
+    assert (metrics["completion_tokens_mean"], metrics["prompt_tokens_mean"]) == (3, 2)
+    assert metrics["turns_mean"] == 2
+
+
+def test_seeds_are_stable_and_differ():
+    seeds = {rollout_seed(0, seq, member) for seq in range(100) for member in range(8)}
+    assert len(seeds) == 800
+    assert rollout_seed(1, 2, 3) == rollout_seed(1, 2, 3) < 2**32
+
+
+def test_policy_names(tmp_path):
+    assert split_policy("local:a/b") == ("a/b", None)
+    assert split_policy("local:a/b+c/d") == ("a/b", "c/d")
+    odd = tmp_path / "a+b"
+    odd.mkdir()
+    assert split_policy(f"local:{odd}") == (str(odd), None)
+    with pytest.raises(UserError, match="must be local:MODEL"):
+        split_policy("a/b")
