@@ -28,7 +28,7 @@ class DataConfig:
     databases: Annotated[str | None, tyro.conf.arg(aliases=("--databases",))] = None
     """Folder with <id>/<id>.sqlite or <id>.sqlite, or one SQLite file."""
     eval: str | None = None
-    """Held-out question file. None: the last `eval_share` of `train`, chosen by hash."""
+    """Held-out question file. None: `eval_share` of `train`, chosen by hash."""
     eval_databases: str | None = None
     """Databases of `eval`; None: the same as `databases`."""
     eval_share: float = 0.15
@@ -53,8 +53,6 @@ class PromptConfig:
     """Tokens sampled a turn. None: 64 for the tiny model, 512 for tools, else 256."""
     max_context: int | None = None
     """Tokens of a whole episode. None: what the model allows, at most 4,096."""
-    sample_rows: int = 1
-    """Rows of each table shown with the schema (direct)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -308,7 +306,6 @@ def _check(config: TrainConfig) -> None:
         ("adapter.rank", config.adapter.rank, 1, None),
         ("prompt.max_tokens", config.prompt.max_tokens, 1, None),
         ("prompt.max_turns", config.prompt.max_turns, 1, None),
-        ("prompt.sample_rows", config.prompt.sample_rows, 0, 20),
         ("loss.ratio_low", config.loss.ratio_low, 0, 1),
         ("loss.ratio_high", config.loss.ratio_high, 1, None),
         ("data.eval_share", config.data.eval_share, 0, 0.9),

@@ -113,8 +113,8 @@ def evaluate_file(args: EvalArgs) -> dict:
     from jax_t2sql.sql import Limits
     from jax_t2sql.text2sql import EpisodeConfig, load_problems
 
-    problems = _chosen(load_problems(args.data), args)
     model_name, adapter_name = split_policy(args.policy)
+    problems = _chosen(load_problems(args.data), args)
     enable_compilation_cache()
     started = time.monotonic()
     with GradingPool(args.workers, limits=Limits(seconds=args.seconds)) as pool:

@@ -37,11 +37,13 @@ from jax_t2sql.groups import (
 from jax_t2sql.learner import Checkpointer, Learner, LearnerState, TrainableSpec, pack
 from jax_t2sql.policies import rl_schedule, serve
 from jax_t2sql.rollouts import rollout_seed
+from jax_t2sql.rundir import restore_checkpoint
 from jax_t2sql.sampling.engine import Engine
 from jax_t2sql.warmup import row_length, rows_per_microbatch
 
 # Steps in a row without a group to learn from, after which the run says why and stops.
 _BARREN_STEPS = 10
+_MASTERED = 0.9
 
 
 @dataclass
@@ -52,6 +54,7 @@ class Loop:
       on_step: called after each update with the version, its metrics and its groups.
       export: writes the trained weights as files into a folder.
       on_publish: called when a version is complete, on disk where due, and served.
+      say: shows the user one line.
     """
 
     run: Run
@@ -65,6 +68,7 @@ class Loop:
     export: Callable[[LearnerState, Path], None]
     on_step: Callable[[int, dict, Sequence[Group]], None]
     on_publish: Callable[[int], None]
+    say: Callable[[str], None]
     version: int = 0
     positions: list[int] = field(default_factory=list)
     seconds: dict[str, float] = field(default_factory=dict)
@@ -80,7 +84,7 @@ def restore(loop: Loop) -> None:
     position = None
     if loop.checkpointer.latest() is not None:
         like = loop.learner.abstract_state(loop.base)
-        loop.state, meta = loop.checkpointer.restore(like)
+        loop.state, meta = restore_checkpoint(loop.checkpointer, like)
         position = (meta["log_index"], meta["log_sha256"])
         loop.version = meta["version"]
     for step in loop.learner_bus.replay(position):
@@ -93,7 +97,7 @@ def restore(loop: Loop) -> None:
 
 
 def train(loop: Loop) -> None:
-    """Runs until the configured number of updates is applied.
+    """Runs until the configured number of updates is applied, or all questions are mastered.
 
     Raises:
       UserError: many steps in a row had nothing to learn from.
@@ -118,7 +122,11 @@ def train(loop: Loop) -> None:
         if not learnable:
             barren += 1
             if barren >= _BARREN_STEPS:
-                raise UserError(_why_barren([g.group for g in ready] or sampled))
+                seen = [group.group for group in ready] or sampled
+                if group_metrics(seen)["accuracy_train"] < _MASTERED:
+                    raise UserError(_why_barren(seen))
+                loop.say(f"stopped at step {loop.version}: every sampled answer is right")
+                return
             continue
         barren = 0
         batch = loop.learner_bus.append_batch(learnable, pack_seed=loop.version)
@@ -126,6 +134,8 @@ def train(loop: Loop) -> None:
         applied = metrics["skipped"] == 0.0
         loop.version += applied
         metrics |= group_metrics([group.group for group in ready])
+        if loop.version == 1:
+            _warn_of_format(loop, metrics, sampled)
         metrics |= {
             "staleness_mean": float(np.mean([g.staleness(batch.step) for g in learnable])),
             "length_used_vs_all": batch.length_ratio,
@@ -219,15 +229,31 @@ def _update(loop: Loop, groups: Sequence[Group], pack_seed: int) -> dict[str, fl
     return metrics | {"lr": lr}
 
 
+def _warn_of_format(loop: Loop, metrics: dict[str, float], groups: Sequence[Group]) -> None:
+    """Says so at once if most first answers are not in the form that the prompt asks for."""
+    failed = metrics["cut_off_share"] + metrics["contract_broken_share"]
+    if failed > 0.5:
+        loop.say(
+            f"warning: {failed:.0%} of the first answers are cut off or not in the form asked for;"
+            f" training goes on.{_example(groups)}"
+        )
+
+
+def _example(groups: Sequence[Group]) -> str:
+    """One sampled answer and how it ended."""
+    for trace in traces(groups):
+        text, ending = trace["turns"][-1]["text"][:300], trace["ending"]
+        return f" One sampled answer ({ending}): {text!r}."
+    return ""
+
+
 def _why_barren(groups: Sequence[Group]) -> str:
     """What to tell a user whose rollouts never differ in reward."""
     metrics = group_metrics(groups)
-    example = next(iter(traces(groups)), None)
-    shown = f" One sampled answer: {example['turns'][-1]['text'][:300]!r}." if example else ""
     return (
         f"{_BARREN_STEPS} steps in a row had no group with both better and worse rollouts: accuracy"
         f" {metrics['accuracy_train']:.0%}, cut off {metrics['cut_off_share']:.0%}, contract broken"
-        f" {metrics['contract_broken_share']:.0%}.{shown} If nothing is ever right, warm up first"
-        " (--warmup.steps), choose a stronger model or easier questions; if turns are cut off,"
-        " raise --prompt.max-tokens; if all is right, the questions are learned"
+        f" {metrics['contract_broken_share']:.0%}.{_example(groups)} If nothing is ever right, warm"
+        " up first (--warmup.steps), or choose a stronger model or easier questions; if turns are"
+        " cut off, raise --prompt.max-tokens"
     )

@@ -4,6 +4,7 @@ import json
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from jax_t2sql.config import TrainConfig, to_dict
 from jax_t2sql.errors import UserError
@@ -63,6 +64,22 @@ def _differences(found: dict, wanted: dict) -> list[str]:
         elif old != new:
             different.append(f"{name} was {old!r}, now {new!r}")
     return different
+
+
+def restore_checkpoint(checkpointer: Any, like: Any) -> tuple[Any, dict]:
+    """The newest complete checkpoint's state and meta.
+
+    Args:
+      checkpointer: a `jax_t2sql.learner.Checkpointer` that holds one.
+      like: the abstract state that is wanted.
+
+    Raises:
+      UserError: its arrays have other names, shapes or types.
+    """
+    try:
+        return checkpointer.restore(like)
+    except ValueError as error:
+        raise UserError(str(error)) from error
 
 
 def write_json(path: Path, value) -> None:

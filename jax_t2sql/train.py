@@ -25,6 +25,9 @@ from jax_t2sql.config import TrainConfig, load_config, resolve, to_dict
 from jax_t2sql.errors import UserError
 from jax_t2sql.programs import run_program
 
+# A full or read-only disk, a quota, a file size limit, missing rights: for the user to mend.
+_DISK_FAULTS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EFBIG)
+
 
 @dataclass(frozen=True, kw_only=True)
 class TrainArgs:
@@ -79,12 +82,18 @@ def main(argv: list[str] | None = None) -> int:
         print(json.dumps(to_dict(config), indent=2))
         return 0
     # Only now the slow imports: help and refusals are immediate.
+    from jax_t2sql.bus import LostLeadership
     from jax_t2sql.training import run_training
 
     try:
         run_training(config, args.workdir)
+    except LostLeadership as error:
+        raise UserError(
+            f"another process has taken over the run in {args.workdir}, and goes on with it"
+            f" ({error}); this one stops"
+        ) from error
     except OSError as error:
-        if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES):
+        if error.errno not in _DISK_FAULTS:
             raise
         raise UserError(
             f"cannot write to {error.filename or args.workdir}: {error.strerror}. Make room or"

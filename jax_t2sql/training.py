@@ -3,6 +3,7 @@
 import dataclasses
 import hashlib
 import json
+import logging
 import os
 import socket
 from collections.abc import Sequence
@@ -61,6 +62,8 @@ def run_training(config: TrainConfig, workdir: Path) -> dict:
         print_result(result, workdir)
         return result
     enable_compilation_cache()
+    # Orbax logs a traceback of a failed save before it raises; the user gets one message.
+    logging.getLogger("absl").setLevel(logging.CRITICAL)
     with make_pool(config) as pool, Progress(config.rl.steps) as progress:
         run = assemble(config, workdir, pool, progress)
         return _train(run, progress)
@@ -161,6 +164,7 @@ def _train(run: Run, progress: Progress) -> dict:
             export=lambda state, directory: _export(run, state, directory),
             on_step=on_step,
             on_publish=on_publish,
+            say=progress.message,
         )
         progress.phase("rl", config.rl.steps)
         restore(loop)

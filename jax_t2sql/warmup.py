@@ -11,6 +11,7 @@ from jax_t2sql.assembly import Run, answer_text
 from jax_t2sql.learner import Checkpointer, LearnerState, Trajectory, pack
 from jax_t2sql.policies import make_sft_learner, warmup_schedule
 from jax_t2sql.rollouts import PromptBuilder
+from jax_t2sql.rundir import restore_checkpoint
 from jax_t2sql.sampling.buckets import bucket
 from jax_t2sql.text2sql import Problem
 
@@ -68,7 +69,7 @@ def warm_up(
     with Checkpointer(run.workdir / "checkpoints" / "warmup", keep=1) as checkpointer:
         first = 0
         if checkpointer.latest() is not None:
-            state, meta = checkpointer.restore(learner.abstract_state(base))
+            state, meta = restore_checkpoint(checkpointer, learner.abstract_state(base))
             first = meta["step"]
         for step in range(first, steps):
             picked = [

@@ -1,4 +1,4 @@
-"""Who may import whom: each room in a fresh interpreter, and every import statement of the package."""
+"""Who may import whom: each room in a fresh interpreter, and every import of the package."""
 
 import ast
 import subprocess

@@ -1,7 +1,8 @@
-"""Whole runs as a user starts them: a result at the end, an exact resume after SIGKILL, clear refusals."""
+"""Whole runs as a user starts them: a result, an exact resume after SIGKILL, clear refusals."""
 
 import json
 import os
+import resource
 import signal
 import sqlite3
 import subprocess
@@ -144,7 +145,10 @@ def test_a_workdir_of_another_configuration_is_refused(finished, environment):
 
 
 def test_kill_and_resume_ends_with_the_same_weights(finished, environment, tmp_path):
-    """SIGKILL after step 3, whose checkpoint is of step 2: step 3 is replayed, not sampled anew."""
+    """SIGKILL after step 3, whose checkpoint is of step 2: step 3 is replayed, not sampled anew.
+
+    Then the disk is full for a while: the next checkpoint fails with one message, nothing is lost.
+    """
     workdir = tmp_path / "killed"
     process = subprocess.Popen(
         command(workdir, *SHORT), cwd=ROOT, env=environment, stdout=subprocess.DEVNULL
@@ -155,6 +159,17 @@ def test_kill_and_resume_ends_with_the_same_weights(finished, environment, tmp_p
         time.sleep(0.02)
     process.send_signal(signal.SIGKILL)
     process.wait()
+    full = subprocess.run(
+        command(workdir, *SHORT),
+        cwd=ROOT,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (10**6, 10**6)),
+    )
+    assert full.returncode == 2 and "Traceback" not in full.stderr, full.stderr[-2000:]
+    assert "Make room" in full.stderr and "run the same command" in full.stderr
     done = train(environment, workdir, *SHORT)
     assert done.returncode == 0, done.stderr[-2000:]
     weights = [p / "model" / "model.safetensors" for p in (finished[0], workdir)]

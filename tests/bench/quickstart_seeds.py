@@ -2,8 +2,8 @@
 
     python tests/bench/quickstart_seeds.py --out runs/seeds [--seeds 0 1 2 3 4] [--jobs 2]
 
-For each seed: the quickstart (warm-up, then RL), and a control that goes on with supervised training
-on the same warm-up pairs for at least the processor time of the whole RL run, evaluations and
+For each seed: the quickstart (warm-up, then RL), and a control that goes on with supervised
+training on the same warm-up pairs for about the processor time of the whole RL run, evaluations and
 compilation included. Prints the table of README.md. A seed that is done is not run again.
 """
 
@@ -74,9 +74,10 @@ def main() -> None:
     print("|---|---|---|---|---|---|---|---|---|")
     for row in rows:
         rl, control = row["rl"], row["control"]
+        before, after = rl["parts"]["before"], rl["parts"]["after"]
         parts = [
-            f"{rl['parts']['before'][p]['accuracy']:.1%} → {rl['parts']['after'][p]['accuracy']:.1%}"
-            for p in ("seen", "unseen")
+            f"{before[name]['accuracy']:.1%} → {after[name]['accuracy']:.1%}"
+            for name in ("seen", "unseen")
         ]
         print(
             f"| {row['seed']} | {rl['before']:.1%} | {rl['after']:.1%} |"
