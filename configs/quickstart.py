@@ -4,7 +4,7 @@
     python -m jax_t2sql.train --config configs/quickstart.py --workdir runs/quickstart
 
 makes two small databases and questions over them, a 0.65-million-parameter Qwen3-style model and
-its tokenizer, warms it up on 400 question/SQL pairs, then trains it by CISPO on the reward of its
+its tokenizer, warms it up on 300 question/SQL pairs, then trains it by CISPO on the reward of its
 own SQL. Hardware: two CPU cores, 2 GiB. Time and score: see the table in README.md.
 
 With --model, --data and --databases the same configuration trains your model on your questions: a

@@ -24,6 +24,8 @@ from jax_t2sql.text2sql import EpisodeConfig, Problem, load_problems
 _DEFAULT_CONTEXT = 4096
 # Of which 256 are the bytes, which leaves room for every word and most values of the world.
 _TINY_VOCAB = 700
+# Few, so that most of what there is to learn is left to reinforcement.
+_TINY_PAIRS = 300
 
 
 @dataclass(frozen=True)
@@ -67,7 +69,7 @@ def load_base(config: TrainConfig, workdir: Path) -> tuple[LoadedModel, DataConf
     # The generator is only needed here, and only by the built-in world.
     from data_pipelines.world import build_world
 
-    world = build_world(workdir / "world", seed=config.seed)
+    world = build_world(workdir / "world", seed=config.seed, warmup=_TINY_PAIRS)
     data = dataclasses.replace(
         config.data,
         train=str(world.train),

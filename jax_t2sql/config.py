@@ -107,7 +107,7 @@ class RLConfig:
     """The reinforcement-learning phase."""
 
     steps: int | None = None
-    """Updates. None: 240 for the tiny model, else 20."""
+    """Updates. None: 260 for the tiny model, else 20."""
     groups: int | None = None
     """Questions a step. None: 48 for the tiny model, else 4."""
     group_size: int = 8
@@ -121,7 +121,7 @@ class WarmupConfig:
     """Supervised warm-up on gold SQL before RL (how a from-scratch model learns to write SQL)."""
 
     steps: int | None = None
-    """Updates. None: 100 for the tiny model, else 0."""
+    """Updates. None: 150 for the tiny model, else 0."""
     batch: int = 64
     """Pairs a step."""
     lr: float | None = None
@@ -277,8 +277,8 @@ def resolve(config: TrainConfig) -> TrainConfig:
         ),
         "adapter": dict(kind=kind),
         "optimizer": dict(lr=3e-4 if kind == "full" else 5e-5),
-        "rl": dict(steps=240 if tiny else 20, groups=48 if tiny else 4),
-        "warmup": dict(steps=100 if tiny else 0, lr=4e-3 if kind == "full" else 1e-4),
+        "rl": dict(steps=260 if tiny else 20, groups=48 if tiny else 4),
+        "warmup": dict(steps=150 if tiny else 0, lr=4e-3 if kind == "full" else 1e-4),
         "sampler": dict(rows=384 if tiny else 32),
     }
     sections = {}

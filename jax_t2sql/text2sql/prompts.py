@@ -18,10 +18,12 @@ from jax_t2sql.text2sql.protocol import (
 )
 from jax_t2sql.text2sql.schema_text import schema_text
 
-_DIRECT_SYSTEM = "You are a helpful assistant who writes SQLite queries."
-
-# The form is shown, not described: small models otherwise leave out the fence.
-_DIRECT_CLOSING = "Write the answer in this form:\n```sql\nSELECT ...\n```"
+# The block is asked for here and the question is a plain sentence: small models leave the block out
+# where the question is the last comment of the SQL script, and invent columns under longer rules.
+_DIRECT_SYSTEM = (
+    "You are a helpful assistant. Answer with one SQLite query in a Markdown code block that starts"
+    " with ```sql and ends with ```."
+)
 
 _TOOLS_SYSTEM = f"""\
 You answer a question about a SQLite database with one SQL query. You may look at the data first.
@@ -81,17 +83,18 @@ def build_messages(
         return [{"role": "user", "content": problem.question}]
     if schema is None:
         raise ValueError(f"style {style!r} needs the schema: pass schema_text(database)")
+    knowledge = [f"External knowledge: {problem.evidence}"] if problem.evidence.strip() else []
     if style == "tools":
-        system, sections = _tools_system(max_turns), []
+        system = _tools_system(max_turns)
+        schema, question = f"Database schema:\n{schema}", f"Question: {problem.question}"
     elif style == "direct":
-        system, sections = _DIRECT_SYSTEM, [_DIRECT_CLOSING]
+        system = _DIRECT_SYSTEM
+        question = f"Answer this question about the tables above: {problem.question}"
     else:
         raise ValueError(f"style is {style!r}; it must be tools, direct or question")
-    knowledge = [f"External knowledge: {problem.evidence}"] if problem.evidence.strip() else []
-    user = [f"Database schema:\n{schema}", *knowledge, f"Question: {problem.question}", *sections]
     return [
         {"role": "system", "content": system},
-        {"role": "user", "content": "\n\n".join(user)},
+        {"role": "user", "content": "\n\n".join([schema, *knowledge, question])},
     ]
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from jax_t2sql.errors import UserError
 from jax_t2sql.sql import Column, Table, quote_identifier, read_schema, sample_values
 from jax_t2sql.sql.database import connect_readonly, file_identity
-from jax_t2sql.text2sql.values import show_value
+from jax_t2sql.text2sql.values import displayable, show_value
 
 _MAX_VALUE_CHARS = 60
 _PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
@@ -49,7 +49,7 @@ def schema_text(path: str | os.PathLike, *, sample_values: int = 3, sample_rows:
     Args:
       path: the database file.
       sample_values: distinct values shown beside each column.
-      sample_rows: first rows shown under each table.
+      sample_rows: first rows shown under each table, below the names of the columns.
 
     Raises:
       UserError: the file is no readable database.
@@ -85,7 +85,7 @@ def _print_table(path: Path, table: Table, values: int, rows: int) -> str:
         comma = "," if index < len(lines) else ""
         text.append(f"  {definition}{comma}" + (f" -- {comment}" if comment else ""))
     text.append(");")
-    text += [f"-- Sample row: {row}" for row in _first_rows(path, table, rows)]
+    text += [f"-- {line}" for line in _first_rows(path, table, rows)]
     return "\n".join(text)
 
 
@@ -102,15 +102,30 @@ def _define(column: Column, *, inline_key: bool) -> str:
 
 
 def _first_rows(path: Path, table: Table, count: int) -> list[str]:
+    """A query for the first rows, its column names and its rows; nothing for an empty table.
+
+    The names stand above the values, so that no reader has to count positions.
+    """
     if not count:
         return []
-    query = f"SELECT * FROM {quote_identifier(table.name)} LIMIT ?"
+    # Not *, which also gives the generated columns that the statement above leaves out.
+    columns = ", ".join(quote_identifier(column.name) for column in table.columns)
+    query = f"SELECT {columns} FROM {quote_identifier(table.name)} LIMIT ?"
     with contextlib.closing(connect_readonly(path)) as connection:
         try:
             rows = connection.execute(query, (count,)).fetchall()
         except sqlite3.Error as error:
             raise UserError(f"{path}: rows of {table.name}: {error}") from None
-    return [", ".join(_literal(value) for value in row) for row in rows]
+    if not rows:
+        return []
+    shown = f"SELECT * FROM {_name(table.name)} LIMIT {count};"
+    head = " | ".join(_name(column.name) for column in table.columns)
+    cells = [" | ".join(_cell(value) for value in row) for row in rows]
+    return [displayable(shown), displayable(head), *cells]
+
+
+def _cell(value: object) -> str:
+    return show_value(value, max_chars=_MAX_VALUE_CHARS)[0]
 
 
 def _literal(value: object) -> str:

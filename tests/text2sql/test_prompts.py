@@ -37,6 +37,17 @@ def test_schema_knowledge_and_question_come_in_order(style):
         build_messages(PROBLEM, None, style=style)
 
 
+def test_direct_asks_for_what_is_read():
+    """The whole prompt: small models write other SQL for other words, so measure a change."""
+    system, user = build_messages(PROBLEM, "CREATE TABLE zoo (id);", style="direct")
+    assert "one SQLite query" in system["content"] and "```sql" in system["content"]
+    assert user["content"] == (
+        "CREATE TABLE zoo (id);\n\n"
+        "External knowledge: zoos refers to zoo.id\n\n"
+        "Answer this question about the tables above: How many zoos {are} there?"
+    )
+
+
 def test_an_unknown_style_is_refused():
     with pytest.raises(ValueError, match="'chat'; it must be tools, direct or question"):
         build_messages(PROBLEM, "", style="chat")
@@ -62,4 +73,4 @@ def test_each_style_sees_its_own_schema(zoo):
     assert prompt_schema(zoo, style="tools") == schema_text(zoo)
     direct = prompt_schema(zoo, style="direct")
     assert direct == schema_text(zoo, sample_values=0, sample_rows=1)
-    assert direct.endswith("-- Sample row: 0, 'zoo 0', 'Delft'")
+    assert direct.endswith("\n-- id | name | city\n-- 0 | zoo 0 | Delft")

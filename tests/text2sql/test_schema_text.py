@@ -65,13 +65,26 @@ def test_the_text_of_a_small_database(tmp_path):
         ");"
     )
     rows = schema_text(path, sample_values=0, sample_rows=1)
-    assert ");\n-- Sample row: 1, 'Artis', NULL\n" in rows
+    expected = ');\n-- SELECT * FROM zoo LIMIT 1;\n-- id | name | "group"\n-- 1 | Artis | NULL\n'
+    assert expected in rows
+    assert rows.endswith(");"), "an empty table shows no rows"
     assert "Blijdorp" not in rows
 
 
 def test_hard_names_load_back(tmp_path):
-    path = create(tmp_path / "hard.sqlite", HARD)
-    assert shape(load_back(schema_text(path), tmp_path / "back.sqlite")) == shape(path)
+    path = create(tmp_path / "hard.sqlite", HARD + 'INSERT INTO "order" ("No") VALUES (7);')
+    for rows in (0, 1):
+        text = schema_text(path, sample_rows=rows)
+        assert ("LIMIT 1" in text) == bool(rows)
+        assert shape(load_back(text, tmp_path / "back.sqlite")) == shape(path)
+
+
+def test_sample_rows_have_the_columns_of_their_table(tmp_path):
+    script = """CREATE TABLE t (a INT, twice INT GENERATED ALWAYS AS (2 * a) VIRTUAL, b TEXT);
+    INSERT INTO t (a, b) VALUES (1, 'x');"""
+    text = schema_text(create(tmp_path / "a.sqlite", script), sample_values=0, sample_rows=1)
+    columns, row = text.splitlines()[-2:]
+    assert (columns, row) in [("-- a | b", "-- 1 | x"), ("-- a | twice | b", "-- 1 | 2 | x")]
 
 
 def test_values_cannot_leave_their_comment(tmp_path):
@@ -126,7 +139,8 @@ def test_any_name_loads_back(tmp_path_factory, table, columns, value):
             [value] * len(columns),
         )
     connection.close()
-    assert shape(load_back(schema_text(path), back)) == shape(path)
+    for rows in (0, 1):
+        assert shape(load_back(schema_text(path, sample_rows=rows), back)) == shape(path)
 
 
 def test_every_real_database_loads_back(data_dir, tmp_path):
