@@ -7,6 +7,7 @@ import dataclasses
 import hashlib
 import json
 import os
+import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -78,7 +79,7 @@ def load_base(config: TrainConfig, workdir: Path) -> tuple[LoadedModel, DataConf
         databases=str(world.databases),
     )
     directory = workdir / "base"
-    if not (directory / "config.json").is_file():
+    if not directory.is_dir():
         _make_tiny(world, directory, seed=config.seed)
     return load_model(str(directory), dtype=config.learner.dtype), data
 
@@ -97,10 +98,14 @@ def _make_tiny(world, directory: Path, *, seed: int) -> None:
     tokenizer = train_tokenizer(texts, vocab_size=_TINY_VOCAB)
     config: ModelConfig = tiny_config(tokenizer.vocab_size, kv_heads=4)
     params = init_params(config, jax.random.key(seed), "float32")
+    # Written beside and renamed: a half-written folder would be taken for the model.
+    draft = directory.with_name(directory.name + ".tmp")
+    shutil.rmtree(draft, ignore_errors=True)
     save_hf(
         LoadedModel(config=config, params=params, tokenizer=tokenizer, source="tiny", sha256=""),
-        directory,
+        draft,
     )
+    draft.rename(directory)
 
 
 def answer_text(problem: Problem, style: str) -> str:

@@ -6,6 +6,7 @@ import json
 import logging
 import os
 import socket
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -62,11 +63,26 @@ def run_training(config: TrainConfig, workdir: Path) -> dict:
         print_result(result, workdir)
         return result
     enable_compilation_cache()
-    # Orbax logs a traceback of a failed save before it raises; the user gets one message.
-    logging.getLogger("absl").setLevel(logging.CRITICAL)
+    _quiet_failed_saves()
     with make_pool(config) as pool, Progress(config.rl.steps) as progress:
         run = assemble(config, workdir, pool, progress)
         return _train(run, progress)
+
+
+def _quiet_failed_saves() -> None:
+    """Lets a failed checkpoint end in the one message that it raises.
+
+    Orbax logs a traceback of its own first, and TensorStore's threads print one each when they
+    report to an event loop that the failure has closed.
+    """
+    logging.getLogger("absl").setLevel(logging.CRITICAL)
+    show = sys.excepthook
+
+    def hook(kind, error, trace):
+        if not (kind is RuntimeError and str(error) == "Event loop is closed"):
+            show(kind, error, trace)
+
+    sys.excepthook = hook
 
 
 def assemble(config: TrainConfig, workdir: Path, pool, progress: Progress) -> Run:

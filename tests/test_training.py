@@ -206,7 +206,7 @@ def mine(finished, tmp_path):
             "query": "SELECT name FROM item WHERE price > 100",
         }
     )
-    rows.append({"db_id": "shop", "question": "Broken?", "query": "SELECT nothing FROM item"})
+    rows.append({"db_id": "shop", "question": "Broken?", "query": "SELECT colour FROM item"})
     rows.append({"db_id": "gone", "question": "Where?", "query": "SELECT 1"})
     data = tmp_path / "questions.json"
     data.write_text(json.dumps(rows))
@@ -232,7 +232,7 @@ def test_own_model_questions_and_databases(mine, environment, tmp_path):
     reasons = {
         row["question"]: row["reason"] for row in excluded if row["reason"].startswith("train")
     }
-    assert "no such column: nothing" in reasons["Broken?"]
+    assert "no such column: colour" in reasons["Broken?"]
     assert "empty" in reasons["Items over 100?"]
     assert "gone" in reasons["Where?"]
     assert len(reasons) == 3

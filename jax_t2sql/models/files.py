@@ -1,10 +1,14 @@
-"""Reading files with one clear error for each way in which they can be wrong."""
+"""Reading and writing files with one clear error for each way in which that can go wrong."""
 
 import hashlib
 import json
+import os
+import re
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from jax_t2sql.errors import UserError
 
@@ -24,6 +28,26 @@ def read_json(path: Path) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise UserError(f"{path} holds a {type(value).__name__}; an object is needed")
     return value
+
+
+def write_tensors(path: Path, tensors: dict[str, np.ndarray]) -> None:
+    """Writes a safetensors file.
+
+    Raises:
+      OSError: the disk is full or fails, with the system's code.
+    """
+    from safetensors import SafetensorError
+    from safetensors.numpy import save_file
+
+    try:
+        save_file(tensors, path, metadata={"format": "pt"})
+    except SafetensorError as error:
+        # The library keeps the system's code in the text of its own kind of error only.
+        code = re.search(r"os error (\d+)", str(error))
+        if code is None:
+            raise
+        number = int(code[1])
+        raise OSError(number, os.strerror(number), str(path)) from error
 
 
 def digest_files(paths: Iterable[Path]) -> str:

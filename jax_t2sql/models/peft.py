@@ -13,7 +13,7 @@ from jax_t2sql.errors import UserError
 from jax_t2sql.learner.lora import LoraPair, lora_pairs
 from jax_t2sql.learner.trainables import LoraSpec
 from jax_t2sql.models.config import ModelConfig
-from jax_t2sql.models.files import read_json
+from jax_t2sql.models.files import read_json, write_tensors
 from jax_t2sql.models.naming import hf_module
 from jax_t2sql.models.params import describe_params
 
@@ -60,9 +60,7 @@ def export_adapter(
         "fan_in_fan_out": False,
         "inference_mode": True,
     }
-    from safetensors.numpy import save_file
-
-    save_file(tensors, directory / _WEIGHTS, metadata={"format": "pt"})
+    write_tensors(directory / _WEIGHTS, tensors)
     text = json.dumps(values, indent=2)
     (directory / _CONFIG).write_text(text + "\n", encoding="utf-8")
 

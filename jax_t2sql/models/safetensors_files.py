@@ -8,7 +8,7 @@ import numpy as np
 
 from jax_t2sql.errors import UserError
 from jax_t2sql.models.config import ModelConfig
-from jax_t2sql.models.files import read_json
+from jax_t2sql.models.files import read_json, write_tensors
 from jax_t2sql.models.naming import FileTensor, assemble, file_tensors, hf_module
 from jax_t2sql.models.params import Params
 
@@ -85,8 +85,6 @@ def load_safetensors(directory: Path, config: ModelConfig, *, dtype: Any) -> Par
 
 def save_safetensors(directory: Path, config: ModelConfig, params: Params) -> None:
     """Writes model.safetensors with Hugging Face's tensor names, in the dtype of `params`."""
-    from safetensors.numpy import save_file
-
     tensors = {}
     for keys, parts in file_tensors(config, hf_module).items():
         leaf = params
@@ -95,4 +93,4 @@ def save_safetensors(directory: Path, config: ModelConfig, params: Params) -> No
         for tensor in parts:
             ours = np.asarray(leaf if tensor.layer is None else leaf[tensor.layer])
             tensors[tensor.name] = np.ascontiguousarray(tensor.to_file(ours))
-    save_file(tensors, directory / _SINGLE, metadata={"format": "pt"})
+    write_tensors(directory / _SINGLE, tensors)
