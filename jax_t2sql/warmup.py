@@ -65,7 +65,6 @@ def warm_up(
     if steps == 0:
         return state
     examples = demonstrations(run.questions.warmup, run.prompts, run.model.tokenizer)
-    length = row_length(config, [len(example) for example in examples])
     with Checkpointer(run.workdir / "checkpoints" / "warmup", keep=1) as checkpointer:
         first = 0
         if checkpointer.latest() is not None:
@@ -75,6 +74,7 @@ def warm_up(
             picked = [
                 examples[i] for i in _pairs(len(examples), config.warmup.batch, config.seed, step)
             ]
+            length = row_length(config, [len(example) for example in picked])
             batch = pack(
                 picked, row_length=length, rows_per_microbatch=rows_per_microbatch(config, length)
             )
