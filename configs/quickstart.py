@@ -3,7 +3,7 @@
     launch/quickstart.sh                       # the same as the next line, with set-up
     python -m jax_t2sql.train --config configs/quickstart.py --workdir runs/quickstart
 
-makes two small databases and questions over them, a 0.65-million-parameter Qwen3-style model and
+makes two small databases and questions over them, a 0.7-million-parameter Qwen3-style model and
 its tokenizer, warms it up on 300 question/SQL pairs, then trains it by CISPO on the reward of its
 own SQL. Hardware: two CPU cores, 2 GiB. Time and score: see the table in README.md.
 

@@ -18,7 +18,6 @@ from jax_t2sql.grading import GradingPool, check_golds
 from jax_t2sql.models import LoadedModel, ModelConfig, init_params, load_model, save_hf
 from jax_t2sql.models.tiny import tiny_config, train_tokenizer
 from jax_t2sql.rollouts import PromptBuilder, check_prompts
-from jax_t2sql.sampling.chat import ChatCodec
 from jax_t2sql.sql import Limits
 from jax_t2sql.text2sql import EpisodeConfig, Problem, load_problems
 
@@ -52,7 +51,7 @@ class Questions:
 
 @dataclass(frozen=True)
 class Run:
-    """All parts of a run. `base` of the model is what training starts from."""
+    """All parts of a run. `model.params` are what training starts from."""
 
     config: TrainConfig
     workdir: Path
@@ -187,6 +186,12 @@ def load_questions(
         if name == "warmup" and not data.warmup:
             usable[name] = usable["train"] if need_warmup else []
             continue
+        if not problems and name != "warmup":
+            raise UserError(
+                f"no question is left for {name}: --data.eval-share {data.eval_share:g} of"
+                f" {len(train) + len(heldout)} questions are held out; give --data.eval, a"
+                " held-out file, or another share"
+            )
         report = check_golds(problems, folder, pool)
         kept = list(report.kept)
         aside = [(problem, f"{name}: {reason}") for problem, reason in report.quarantined]
@@ -240,23 +245,30 @@ def _in_order(problems: Sequence[Problem], kept: Sequence[Problem]) -> list[Prob
 
 
 def _unseen_ids(path: str | None) -> frozenset[str] | None:
-    """Ids of questions marked `"seen_template": false`; None if the file has no such mark."""
+    """Ids of questions marked `"seen_template": false`; None if the file has no such mark.
+
+    Only JSON lines have it, as the question generator writes them, each with an id.
+    """
     if path is None or Path(path).suffix != ".jsonl":
         return None
-    with open(path, encoding="utf-8-sig") as file:
-        rows = [json.loads(line) for line in file if line.strip()]
-    if not any("seen_template" in row for row in rows):
+    try:
+        with open(path, encoding="utf-8-sig") as file:
+            rows = [json.loads(line) for line in file if line.strip()]
+    except ValueError:  # one array over several lines: a proper question file all the same
         return None
-    return frozenset(str(r["question_id"]) for r in rows if r.get("seen_template") is False)
+    marked = [row for row in rows if isinstance(row, dict) and "seen_template" in row]
+    if not marked:
+        return None
+    return frozenset(str(row.get("question_id")) for row in marked if row["seen_template"] is False)
 
 
 def fit_prompts(
     questions: Questions, prompts: PromptBuilder, heldout_prompts: PromptBuilder
 ) -> Questions:
-    """Sets aside training questions whose prompt is too long; a held-out one is an error.
+    """Sets aside questions whose prompt is too long.
 
     Raises:
-      UserError: no training question fits, or a held-out one does not.
+      UserError: of the questions for training, warm-up or evaluation none fits.
     """
     train, too_long = check_prompts(questions.train, prompts)
     warmup, _ = check_prompts(questions.warmup, prompts)
@@ -270,16 +282,6 @@ def fit_prompts(
         heldout=heldout,
         excluded=(*questions.excluded, *reasons),
     )
-
-
-def make_codec(model: LoadedModel) -> ChatCodec:
-    """The model's chat format. Raises UserError where it has no tokenizer."""
-    if model.tokenizer is None:
-        raise UserError(
-            f"{model.source} has no tokenizer; put tokenizer.json (and tokenizer_config.json with a"
-            " chat template) beside its weights"
-        )
-    return ChatCodec(model.tokenizer)
 
 
 def write_excluded(path: Path, excluded: Sequence[tuple[Problem, str]]) -> None:

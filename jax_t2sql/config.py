@@ -50,7 +50,7 @@ class PromptConfig:
     max_turns: int = 5
     """SQL calls an episode may make (tools)."""
     max_tokens: int | None = None
-    """Tokens sampled a turn. None: 64 for the tiny model, 512 for tools, else 256."""
+    """Tokens sampled a turn. None: 64 for question, 512 for tools, else 256."""
     max_context: int | None = None
     """Tokens of a whole episode. None: what the model allows, at most 4,096."""
 
@@ -213,7 +213,7 @@ def load_config(path: str | Path) -> TrainConfig:
     """Runs `get_config()` of a configuration file.
 
     Raises:
-      UserError: no such file, no `get_config`, or it returns something else.
+      UserError: no such file, no `get_config`, or it fails or returns something else.
     """
     path = Path(path)
     if not path.is_file():
@@ -229,8 +229,12 @@ def load_config(path: str | Path) -> TrainConfig:
                 f"configuration {path} has no get_config(); add one that returns a TrainConfig"
             )
         config = module.get_config()
+    except UserError:
+        raise
     except (TypeError, SyntaxError) as error:
         raise UserError(f"configuration {path}: {_with_suggestion(error)}") from error
+    except Exception as error:  # whatever the user's own code raises
+        raise UserError(f"configuration {path}: {type(error).__name__}: {error}") from error
     if not isinstance(config, TrainConfig):
         raise UserError(
             f"get_config() of {path} returned {type(config).__name__}; it must return a"
@@ -265,6 +269,12 @@ def resolve(config: TrainConfig) -> TrainConfig:
             if tiny
             else f"--model {config.model} needs --data (a question file) and --databases"
         )
+    data = config.data
+    if tiny and any((data.databases, data.eval, data.eval_databases, data.warmup)):
+        raise UserError(
+            "the tiny model learns the built-in world only: --databases, --data.eval,"
+            " --data.eval-databases and --data.warmup need --model and --data"
+        )
     if not tiny and config.data.databases is None:
         raise UserError(f"--data {config.data.train} needs --databases, a folder of SQLite files")
 
@@ -294,6 +304,7 @@ def resolve(config: TrainConfig) -> TrainConfig:
 def _check(config: TrainConfig) -> None:
     """Bounds that a type cannot say."""
     bounds = [
+        ("seed", config.seed, 0, 2**31 - 1),
         ("rl.steps", config.rl.steps, 0, None),
         ("rl.groups", config.rl.groups, 1, None),
         ("rl.group_size", config.rl.group_size, 2, 256),
@@ -302,6 +313,11 @@ def _check(config: TrainConfig) -> None:
         ("warmup.batch", config.warmup.batch, 1, None),
         ("warmup.lr", config.warmup.lr, 0, 1),
         ("optimizer.lr", config.optimizer.lr, 0, 1),
+        ("optimizer.warmup_steps", config.optimizer.warmup_steps, 0, None),
+        ("optimizer.final_fraction", config.optimizer.final_fraction, 0, 1),
+        ("optimizer.b1", config.optimizer.b1, 0, 1),
+        ("optimizer.b2", config.optimizer.b2, 0, 1),
+        ("optimizer.weight_decay", config.optimizer.weight_decay, 0, None),
         ("optimizer.clip_norm", config.optimizer.clip_norm, 0, None),
         ("adapter.rank", config.adapter.rank, 1, None),
         ("prompt.max_tokens", config.prompt.max_tokens, 1, None),
@@ -310,15 +326,28 @@ def _check(config: TrainConfig) -> None:
         ("loss.ratio_high", config.loss.ratio_high, 1, None),
         ("data.eval_share", config.data.eval_share, 0, 0.9),
         ("eval.every", config.eval.every, 0, None),
+        ("eval.questions", config.eval.questions, 1, None),
+        ("eval.final_questions", config.eval.final_questions, 1, None),
         ("grading.workers", config.grading.workers, 1, 256),
         ("grading.seconds", config.grading.seconds, 0.05, None),
+        ("grading.max_rows", config.grading.max_rows, 1, None),
+        ("grading.max_bytes", config.grading.max_bytes, 1, None),
+        ("prompt.max_context", config.prompt.max_context, 2, None),
+        ("learner.row_length", config.learner.row_length, 2, None),
+        ("learner.rows", config.learner.rows, 1, None),
+        ("sampler.rows", config.sampler.rows, 1, None),
+        ("sampler.max_prompt_tokens", config.sampler.max_prompt_tokens, 1, None),
         ("checkpoint.every", config.checkpoint.every, 1, None),
         ("checkpoint.keep", config.checkpoint.keep, 1, None),
     ]
     for name, value, low, high in bounds:
-        if value is None or value < low or (high is not None and value > high):
+        if value is None:  # left open: decided when the run is put together
+            continue
+        if not (value >= low and (high is None or value <= high)):  # so that NaN is refused too
             limit = f"at least {low}" if high is None else f"from {low} to {high}"
             raise UserError(f"--{name.replace('_', '-')} is {value}; it must be {limit}")
+    if config.loss.ratio_low == config.loss.ratio_high:
+        raise UserError("--loss.ratio-low and --loss.ratio-high are both 1; leave room between")
 
 
 def to_dict(config: TrainConfig) -> dict:

@@ -31,7 +31,10 @@ def make_contract(run: Run) -> Contract:
         grader=grader_name(config),
         data=_digest(
             [
-                [(p.question_id, p.db_id, p.question, p.gold_sql, p.grading) for p in problems]
+                [
+                    (p.question_id, p.db_id, p.question, p.evidence, p.gold_sql, p.grading)
+                    for p in problems
+                ]
                 for problems in (run.questions.train, run.questions.heldout)
             ]
             + [[(path.name, size) for path, size in sizes.items()]]

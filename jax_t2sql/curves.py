@@ -105,8 +105,7 @@ PANELS = (
         "Seconds a step",
         "Where the time goes.",
         (
-            Line("seconds_sample", "sampling"),
-            Line("seconds_grade", "grading"),
+            Line("seconds_sample", "sampling and grading"),
             Line("seconds_update", "update"),
         ),
     ),

@@ -94,6 +94,8 @@ def split_policy(policy: str) -> tuple[str, str | None]:
     if "+" not in rest or Path(rest).exists():
         return rest, None
     model, _, adapter = rest.rpartition("+")
+    if not model or not adapter:
+        raise UserError(f"--policy is {policy!r}; give a model before and an adapter after the +")
     return model, adapter
 
 
@@ -103,18 +105,26 @@ def evaluate_file(args: EvalArgs) -> dict:
     Raises:
       UserError: bad input.
     """
-    from jax_t2sql.assembly import enable_compilation_cache, make_codec
+    from jax_t2sql.assembly import enable_compilation_cache
     from jax_t2sql.evaluation import evaluate_in_parts, is_correct, sample_record, score, score_by
     from jax_t2sql.grading import GradingPool, check_golds
     from jax_t2sql.models import load_adapter, load_model
     from jax_t2sql.progress import Progress
     from jax_t2sql.rollouts import PromptBuilder
+    from jax_t2sql.sampling.chat import ChatCodec
     from jax_t2sql.sampling.engine import Engine
     from jax_t2sql.sql import Limits
     from jax_t2sql.text2sql import EpisodeConfig, load_problems
 
+    _check(args)
     model_name, adapter_name = split_policy(args.policy)
     problems = _chosen(load_problems(args.data), args)
+    try:
+        args.out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(
+            f"--out {args.out} cannot be made ({error.strerror}); name another folder"
+        ) from error
     enable_compilation_cache()
     started = time.monotonic()
     with GradingPool(args.workers, limits=Limits(seconds=args.seconds)) as pool:
@@ -130,13 +140,18 @@ def evaluate_file(args: EvalArgs) -> dict:
 
         model = load_model(model_name, dtype=args.dtype)
         adapter = load_adapter(Path(adapter_name), model.config) if adapter_name else None
-        codec = make_codec(model)
-        limit = model.config.max_position_embeddings
+        codec = ChatCodec(model.tokenizer)
+        context = min(args.max_context or 8192, model.config.max_position_embeddings)
+        if args.max_tokens >= context:
+            raise UserError(
+                f"--max-tokens is {args.max_tokens}, which leaves no room for a prompt in a context"
+                f" of {context} tokens; lower it"
+            )
         episode = EpisodeConfig(
             style=args.style,
             max_turns=args.max_turns,
             max_tokens_per_turn=args.max_tokens,
-            max_context=min(args.max_context or 8192, limit),
+            max_context=context,
         )
         prompts = PromptBuilder(args.databases, codec, episode)
         problems, too_long = prompts.split_by_length(problems)
@@ -148,7 +163,7 @@ def evaluate_file(args: EvalArgs) -> dict:
             decode=codec.decode,
             max_rows=args.rows,
         )
-        args.out.mkdir(parents=True, exist_ok=True)
+        (args.out / "score.json").unlink(missing_ok=True)  # it would not fit the new verdicts
         rollouts = []
         with (
             open(args.out / "verdicts.jsonl", "w") as file,
@@ -199,6 +214,7 @@ def evaluate_file(args: EvalArgs) -> dict:
         ).hexdigest(),
         "decoding": {
             "style": args.style,
+            "max_turns": args.max_turns,
             "temperature": args.temperature,
             "max_tokens": args.max_tokens,
             "max_context": episode.max_context,
@@ -212,6 +228,24 @@ def evaluate_file(args: EvalArgs) -> dict:
     return result
 
 
+def _check(args: EvalArgs) -> None:
+    """Bounds that a type cannot say."""
+    bounds = {
+        "questions": 1,
+        "max_turns": 1,
+        "max_tokens": 1,
+        "max_context": 2,
+        "temperature": 0,
+        "rows": 1,
+        "workers": 1,
+        "seconds": 0.05,
+    }
+    for name, low in bounds.items():
+        value = getattr(args, name)
+        if value is not None and not value >= low:
+            raise UserError(f"--{name.replace('_', '-')} is {value}; it must be at least {low}")
+
+
 def _chosen(problems: list, args: EvalArgs) -> list:
     """The questions asked for, in the grading mode asked for."""
     from dataclasses import replace
@@ -220,8 +254,6 @@ def _chosen(problems: list, args: EvalArgs) -> list:
     from jax_t2sql.tracking import spread
 
     if args.questions is not None:
-        if args.questions < 1:
-            raise UserError(f"--questions is {args.questions}; it must be at least 1")
         problems = [problems[i] for i in spread(len(problems), args.questions)]
     if args.grading is not None:
         parse_mode(args.grading)
@@ -255,7 +287,7 @@ def _print_table(result: dict, out: Path) -> None:
     table.add_section()
     for name, part in result["by_database"].items():
         row(name, part)
-    console = Console()
+    console = Console(markup=False)  # names come from the user's files
     console.print(table)
     console.print(f"{result['executed']:.0%} of answers parse and execute")
     for name in ("quarantined", "empty_gold", "prompt_too_long"):
@@ -265,4 +297,4 @@ def _print_table(result: dict, out: Path) -> None:
 
 
 if __name__ == "__main__":
-    run_program(main)
+    run_program(main, interrupted="interrupted; verdicts.jsonl holds the questions done so far")

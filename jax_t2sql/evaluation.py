@@ -42,12 +42,10 @@ def evaluate(
     policy: Policy,
     prompts: PromptBuilder,
     pool: GradingPool,
-    temperature: float = 0.0,
-    seed: int = 0,
-    batch: int = 256,
+    batch: int,
     on_batch: Callable[[int, int], None] = lambda done, correct: None,
 ) -> list[Rollout]:
-    """Answers each question once and grades it; rollouts are in the order of the questions.
+    """Answers each question once, greedily; graded rollouts in the order of the questions.
 
     Args:
       batch: questions sampled together, so that results and progress come in parts.
@@ -55,13 +53,7 @@ def evaluate(
     """
     rollouts: list[Rollout] = []
     for part in evaluate_in_parts(
-        problems,
-        policy=policy,
-        prompts=prompts,
-        pool=pool,
-        temperature=temperature,
-        seed=seed,
-        batch=batch,
+        problems, policy=policy, prompts=prompts, pool=pool, temperature=0.0, seed=0, batch=batch
     ):
         rollouts += part
         on_batch(len(rollouts), sum(map(is_correct, rollouts)))
@@ -78,7 +70,7 @@ def evaluate_in_parts(
     seed: int,
     batch: int,
 ) -> Iterator[list[Rollout]]:
-    """Like `evaluate`, but yields each batch as soon as it is graded."""
+    """Like `evaluate`, at any temperature, but yields each batch as soon as it is graded."""
     for first in range(0, len(problems), batch):
         part = problems[first : first + batch]
         states = run_episodes(

@@ -90,19 +90,19 @@ def group_metrics(groups: Sequence[Group]) -> dict[str, float]:
     # A turn starts where sampling starts.
     turns = [int((np.diff(rollout.mask_T.astype(int)) > 0).sum()) for rollout in rollouts]
 
-    def share(flags) -> float:
-        return float(np.mean(list(flags)))
+    def mean(values) -> float:
+        return float(np.mean(list(values)))
 
     return {
-        "reward_mean": share(r.reward for r in valid) if valid else float("nan"),
-        "accuracy_train": share(r.terms.get(CORRECT, 0.0) for r in rollouts),
-        "zero_signal_share": share(advantages(group)[1] for group in groups),
-        "cut_off_share": share(r.ending == "cut_off" for r in rollouts),
-        "contract_broken_share": share(r.ending == "contract_broken" for r in rollouts),
-        "invalid_share": share(not r.valid for r in rollouts),
-        "completion_tokens_mean": share(sampled),
-        "prompt_tokens_mean": share(prompts),
-        "turns_mean": share(turns),
+        "reward_mean": mean(r.reward for r in valid) if valid else float("nan"),
+        "accuracy_train": mean(r.terms.get(CORRECT, 0.0) for r in rollouts),
+        "zero_signal_share": mean(advantages(group)[1] for group in groups),
+        "cut_off_share": mean(r.ending == "cut_off" for r in rollouts),
+        "contract_broken_share": mean(r.ending == "contract_broken" for r in rollouts),
+        "invalid_share": mean(not r.valid for r in rollouts),
+        "completion_tokens_mean": mean(sampled),
+        "prompt_tokens_mean": mean(prompts),
+        "turns_mean": mean(turns),
     }
 
 

@@ -1,6 +1,7 @@
 """Learner and in-process sampler of one model: built together so that they agree on what trains."""
 
 import dataclasses
+import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -105,10 +106,10 @@ def _learner(config: TrainConfig, model: LoadedModel, loss, schedule: Schedule) 
 
 
 def check_targets(config: TrainConfig, model: LoadedModel) -> None:
-    """Raises UserError if a LoRA target matches nothing."""
+    """Raises UserError if a LoRA target matches nothing or is no regular expression."""
     try:
         trainable_spec(config).describe(model.params)
-    except ValueError as error:
+    except (ValueError, re.error) as error:
         raise UserError(f"--adapter.targets: {error}") from None
 
 

@@ -14,11 +14,15 @@ EXIT_INTERRUPTED = 130  # 128 + SIGINT, as shells report it
 EXIT_BROKEN_PIPE = 141  # 128 + SIGPIPE, likewise
 
 
-def run_program(main_fn: Callable[[], int | None]) -> NoReturn:
+def run_program(
+    main_fn: Callable[[], int | None],
+    *,
+    interrupted: str = "interrupted; resume with the same command",
+) -> NoReturn:
     """Runs a program's ``main`` and exits with its status (None counts as 0).
 
     - ``UserError``: its one message on standard error, no traceback, status 2.
-    - Ctrl-C: "interrupted; resume with the same command", status 130.
+    - Ctrl-C: the line ``interrupted``, status 130.
     - Standard output closed by its reader (``report DIR | head``): silence, status 141.
     - Anything else is a fault of ours and propagates with its traceback.
     """
@@ -30,7 +34,7 @@ def run_program(main_fn: Callable[[], int | None]) -> NoReturn:
         _say(f"error: {error}")
         status = EXIT_USER_ERROR
     except KeyboardInterrupt:
-        _say("interrupted; resume with the same command")
+        _say(interrupted)
         status = EXIT_INTERRUPTED
     except BrokenPipeError:
         closed = [stream for stream in (sys.stdout, sys.stderr) if _reader_gone(stream)]

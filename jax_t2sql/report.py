@@ -233,4 +233,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    run_program(main)
+    run_program(main, interrupted="interrupted; no page was written")

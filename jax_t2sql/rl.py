@@ -41,9 +41,9 @@ from jax_t2sql.rundir import restore_checkpoint
 from jax_t2sql.sampling.engine import Engine
 from jax_t2sql.warmup import row_length, rows_per_microbatch
 
-# Steps in a row without a group to learn from, after which the run says why and stops.
+# Steps in a row without a group to learn from, or with a gradient that is not finite, after which
+# the run says why and stops.
 _BARREN_STEPS = 10
-_MASTERED = 0.9
 
 
 @dataclass
@@ -87,27 +87,31 @@ def restore(loop: Loop) -> None:
         loop.state, meta = restore_checkpoint(loop.checkpointer, like)
         position = (meta["log_index"], meta["log_sha256"])
         loop.version = meta["version"]
+    applied = True
     for step in loop.learner_bus.replay(position):
         metrics = _update(loop, step.groups, step.batch.pack_seed)
-        loop.version += 1
-        loop.on_step(loop.version, metrics, step.groups)
-    loop.learner_bus.publish()
+        applied = metrics["skipped"] == 0.0
+        loop.version += applied
+        if applied:
+            loop.on_step(loop.version, metrics, step.groups)
+    # Only the last batch can be open, and only that one's fate is still to be told.
+    loop.learner_bus.publish(applied=applied or loop.learner_bus.state.open_batch is None)
     loop.version = loop.learner_bus.version
     serve(loop.engine, loop.spec, loop.base, loop.state, loop.version)
 
 
 def train(loop: Loop) -> None:
-    """Runs until the configured number of updates is applied, or all questions are mastered.
+    """Runs until the configured number of updates is applied, or nothing is left to learn from.
 
     Raises:
-      UserError: many steps in a row had nothing to learn from.
+      UserError: many steps in a row had nothing to learn from, or a gradient that is not finite.
     """
     config = loop.run.config
     problems = {problem.question_id: problem for problem in loop.run.questions.train}
     stream = QuestionStream(loop.run.questions.train, seed=config.seed)
     if (cursor := loop.learner_bus.state.cursor) is not None:
         stream.restore(cursor)
-    barren = 0
+    barren = skipped = 0
     while loop.version < config.rl.steps:
         loop.seconds = {}
         _issue(loop, stream)
@@ -122,10 +126,11 @@ def train(loop: Loop) -> None:
         if not learnable:
             barren += 1
             if barren >= _BARREN_STEPS:
-                seen = [group.group for group in ready] or sampled
-                if group_metrics(seen)["accuracy_train"] < _MASTERED:
-                    raise UserError(_why_barren(seen))
-                loop.say(f"stopped at step {loop.version}: every sampled answer is right")
+                why = _why_barren([group.group for group in ready] or sampled)
+                if loop.version == 0:
+                    raise UserError(why)
+                # What was learned so far is kept: the run goes on to its last evaluation.
+                loop.say(f"stopped at step {loop.version}: {why}")
                 return
             continue
         barren = 0
@@ -133,8 +138,9 @@ def train(loop: Loop) -> None:
         metrics = _update(loop, [group.group for group in learnable], batch.pack_seed)
         applied = metrics["skipped"] == 0.0
         loop.version += applied
+        skipped = 0 if applied else skipped + 1
         metrics |= group_metrics([group.group for group in ready])
-        if loop.version == 1:
+        if loop.version == 1 and applied:
             _warn_of_format(loop, metrics, sampled)
         metrics |= {
             "staleness_mean": float(np.mean([g.staleness(batch.step) for g in learnable])),
@@ -142,14 +148,23 @@ def train(loop: Loop) -> None:
             "tokens_per_second": sampled_tokens(sampled) / max(loop.seconds["sample"], 1e-9),
             **{f"seconds_{name}": value for name, value in loop.seconds.items()},
         }
-        loop.on_step(loop.version, metrics, [group.group for group in ready])
+        if applied:
+            loop.on_step(loop.version, metrics, [group.group for group in ready])
+        else:
+            loop.say(f"an update after step {loop.version} was skipped: its gradient is not finite")
         due = loop.version % config.checkpoint.every == 0 or loop.version == config.rl.steps
         if applied and due:
             save_and_publish(loop)
         else:
             loop.learner_bus.publish(applied=applied)
         serve(loop.engine, loop.spec, loop.base, loop.state, loop.version)
-        loop.on_publish(loop.version)
+        if applied:
+            loop.on_publish(loop.version)
+        elif skipped >= _BARREN_STEPS:
+            raise UserError(
+                f"{skipped} updates in a row were skipped, since their gradients were not finite;"
+                " lower --optimizer.lr, or use --learner.dtype float32, in another --workdir"
+            )
 
 
 def save_and_publish(loop: Loop) -> None:

@@ -181,13 +181,13 @@ def _without_empty(verdict: Verdict) -> Verdict:
 def check_prompts(
     problems: Sequence[Problem], prompts: PromptBuilder
 ) -> tuple[list[Problem], list[tuple[Problem, str]]]:
-    """Like `PromptBuilder.split_by_length`, but an error if nothing fits."""
+    """Like `PromptBuilder.split_by_length`, but raises UserError if nothing fits."""
     fitting, too_long = prompts.split_by_length(problems)
     if not fitting and too_long:
         problem, reason = too_long[0]
         raise UserError(
             f"no question fits the context; the first, {problem.question_id} ({problem.db_id}):"
-            f" {reason}. Raise --prompt.max-context (the model allows it?) or lower"
+            f" {reason}. Raise --prompt.max-context if the model allows it, or lower"
             " --prompt.max-tokens"
         )
     return fitting, too_long

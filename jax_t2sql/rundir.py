@@ -10,7 +10,13 @@ from jax_t2sql.config import TrainConfig, to_dict
 from jax_t2sql.errors import UserError
 
 # What changes only how a run is watched, kept or placed: it may be resumed with other values.
-_FREE = {"eval": None, "checkpoint": None, "sampler": None, "grading": ("workers",)}
+# (Not the final questions: accuracy before and after RL is of the same ones.)
+_FREE = {
+    "eval": ("every", "questions"),
+    "checkpoint": None,
+    "sampler": None,
+    "grading": ("workers",),
+}
 
 
 def identity(config: dict) -> dict:
@@ -35,7 +41,10 @@ def open_workdir(config: TrainConfig, workdir: Path) -> None:
     path = workdir / "config.json"
     wanted = to_dict(config)
     if path.is_file():
-        found = json.loads(path.read_text())
+        try:
+            found = json.loads(path.read_text())
+        except ValueError as error:
+            raise UserError(f"{path} is not valid JSON ({error}); use another --workdir") from error
         different = _differences(identity(found), identity(json.loads(json.dumps(wanted))))
         if different:
             raise UserError(
@@ -113,12 +122,12 @@ class Clock:
 def print_result(result: dict, workdir: Path) -> None:
     """The figures that a user waits for."""
 
-    def line(name: str, accuracy: float, interval: Sequence[float], n: int) -> str:
+    def line(name: str, accuracy: float, interval: Sequence[float]) -> str:
         return f"  {name:<12}{accuracy:7.1%}   95 % interval {interval[0]:.1%} to {interval[1]:.1%}"
 
     print(f"\nheld-out execution accuracy, greedy, {result['n']} questions")
-    print(line("before RL", result["before"], result["before_interval"], result["n"]))
-    print(line("after RL", result["after"], result["after_interval"], result["n"]))
+    print(line("before RL", result["before"], result["before_interval"]))
+    print(line("after RL", result["after"], result["after_interval"]))
     for part, label in (("seen", "seen templates"), ("unseen", "templates never trained on")):
         if part in result["parts"]["after"]:
             before, after = result["parts"]["before"][part], result["parts"]["after"][part]

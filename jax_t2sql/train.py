@@ -25,8 +25,12 @@ from jax_t2sql.config import TrainConfig, load_config, resolve, to_dict
 from jax_t2sql.errors import UserError
 from jax_t2sql.programs import run_program
 
-# A full or read-only disk, a quota, a file size limit, missing rights: for the user to mend.
-_DISK_FAULTS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EFBIG)
+# A full or read-only disk, a quota, a file size limit, missing rights, a folder that is a file: for
+# the user to mend.
+_DISK_FAULTS = (
+    *(errno.ENOSPC, errno.EDQUOT, errno.EFBIG),
+    *(errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOTDIR),
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,10 +97,12 @@ def main(argv: list[str] | None = None) -> int:
             f" ({error}); this one stops"
         ) from error
     except OSError as error:
+        if error.errno is None:  # of the bus, whose message says what to do
+            raise UserError(str(error)) from error
         if error.errno not in _DISK_FAULTS:
             raise
         raise UserError(
-            f"cannot write to {error.filename or args.workdir}: {error.strerror}. Make room or"
+            f"cannot use {error.filename or args.workdir}: {error.strerror}. Make room or mend the"
             " rights, then run the same command: it goes on from the last complete checkpoint"
         ) from error
     return 0

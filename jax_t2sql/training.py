@@ -20,7 +20,6 @@ from jax_t2sql.assembly import (
     fit_prompts,
     load_base,
     load_questions,
-    make_codec,
     make_pool,
     write_excluded,
 )
@@ -43,6 +42,7 @@ from jax_t2sql.report import write_report
 from jax_t2sql.rl import Loop, restore, train
 from jax_t2sql.rollouts import PromptBuilder, Rollout
 from jax_t2sql.rundir import Clock, open_workdir, print_result, write_json
+from jax_t2sql.sampling.chat import ChatCodec
 from jax_t2sql.sampling.engine import Engine
 from jax_t2sql.text2sql import Problem
 from jax_t2sql.tracking import Tracker, read_metrics
@@ -60,6 +60,8 @@ def run_training(config: TrainConfig, workdir: Path) -> dict:
     if result_path.is_file():
         result = json.loads(result_path.read_text())
         print("this run is complete:")
+        if not (workdir / "report.html").is_file():  # the run was killed before its last line
+            write_report(workdir)
         print_result(result, workdir)
         return result
     enable_compilation_cache()
@@ -89,7 +91,7 @@ def assemble(config: TrainConfig, workdir: Path, pool, progress: Progress) -> Ru
     """Loads and checks everything that a run needs."""
     model, data = load_base(config, workdir)
     check_targets(config, model)
-    codec, episode = make_codec(model), episode_config(config, model.config)
+    codec, episode = ChatCodec(model.tokenizer), episode_config(config, model.config)
     questions = load_questions(
         data, pool=pool, need_warmup=config.warmup.steps > 0, say=progress.message
     )
@@ -136,6 +138,7 @@ def _train(run: Run, progress: Progress) -> dict:
         def log_warmup(step: int, metrics: dict) -> None:
             if ("warmup", step) not in logged:
                 tracker.log(step, metrics | {"cpu_seconds": clock.cpu()}, phase="warmup")
+            clock.save()
             progress.step(step, metrics)
 
         progress.phase("warmup", config.warmup.steps)
@@ -207,7 +210,10 @@ def _train(run: Run, progress: Progress) -> dict:
             "trained": str(trained),
         }
         write_json(workdir / "result.json", result)
-        learner_bus.end(reason=f"{loop.version} updates applied")
+        published = learner_bus.state.last_publish.adapter
+        learner_bus.end(
+            reason=f"{loop.version} updates applied", final=published.name if published else None
+        )
     report = write_report(workdir)
     progress.message(f"report written to {report}")
     print_result(result, workdir)

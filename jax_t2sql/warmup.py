@@ -79,7 +79,7 @@ def warm_up(
                 picked, row_length=length, rows_per_microbatch=rows_per_microbatch(config, length)
             )
             state, metrics = learner.update(base, state, batch)
-            if step + 1 == steps:
+            if (step + 1) % config.checkpoint.every == 0 or step + 1 == steps:
                 checkpointer.save(step + 1, state, {"step": step + 1})
             metrics = {name: float(value) for name, value in metrics.items()}
             on_step(

@@ -5,7 +5,8 @@
 #
 #   launch/quickstart.sh [--workdir DIR] [--seed N] [any option of python -m jax_t2sql.train]
 #
-# Run again with the same --workdir to resume an interrupted run.
+# Run again with the same --workdir to resume an interrupted run. Relative paths start at the
+# repository's root, wherever the script is called from.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/_env.sh"
 ensure_env run

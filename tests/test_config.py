@@ -43,7 +43,12 @@ def test_an_unknown_field_gets_a_suggestion(tmp_path, capsys):
 
 @pytest.mark.parametrize(
     ("body", "says"),
-    [("None", "returned NoneType"), ("1 +", "invalid syntax"), ("TrainConfig(3)", "positional")],
+    [
+        ("None", "returned NoneType"),
+        ("1 +", "invalid syntax"),
+        ("TrainConfig(3)", "positional"),
+        ("Missing()", "NameError: name 'Missing'"),
+    ],
 )
 def test_broken_files(tmp_path, body, says):
     with pytest.raises(UserError, match=says):
@@ -68,6 +73,24 @@ def test_a_model_needs_questions_and_the_tiny_one_brings_its_own():
 def test_bounds_name_option_and_limit():
     with pytest.raises(UserError, match=r"--loss.ratio-high is 0.5; it must be at least 1"):
         resolve(TrainConfig(loss=LossConfig(ratio_high=0.5)))
+
+
+@pytest.mark.parametrize(
+    ("option", "says"),
+    [
+        ("--eval.final-questions 0", "must be at least 1"),
+        ("--sampler.rows 0", "must be at least 1"),
+        ("--optimizer.lr nan", "must be from 0 to 1"),
+        ("--seed -1", "must be from 0"),
+        ("--loss.ratio-low 1 --loss.ratio-high 1", "leave room between"),
+        ("--databases folder", "learns the built-in world only"),
+        ("--data.eval heldout.jsonl", "learns the built-in world only"),
+    ],
+)
+def test_values_that_cannot_work_are_refused_at_once(option, says):
+    args = train.parse(["--config", "configs/quickstart.py", *option.split()])
+    with pytest.raises(UserError, match=says):
+        resolve(args.run)
 
 
 def test_resolved_values_are_final():

@@ -210,3 +210,5 @@ def test_policy_names(tmp_path):
     assert split_policy(f"local:{odd}") == (str(odd), None)
     with pytest.raises(UserError, match="must be local:MODEL"):
         split_policy("a/b")
+    with pytest.raises(UserError, match="an adapter after the"):
+        split_policy("local:a/b+")
