@@ -53,7 +53,7 @@ class DirectoryStore:
                 os.link(staged, target)
             except OSError as error:
                 if error.errno in (errno.EPERM, errno.ENOTSUP, errno.ENOSYS):
-                    raise NotImplementedError(
+                    raise UserError(
                         f"the file system of {str(self.root)!r} has no hard links, so two writers "
                         "could overwrite each other; put the bus on another one, or in a bucket"
                     ) from error

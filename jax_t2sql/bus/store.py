@@ -78,7 +78,7 @@ def put_once(
         try:
             store.create(key, data, durable=durable)
             return True
-        except (ValueError, NotImplementedError):
+        except ValueError:
             raise  # a name or a file system that can never work
         except Exception as error:
             cause = error

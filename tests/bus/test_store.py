@@ -1,3 +1,4 @@
+import errno
 import os
 import time
 from pathlib import Path
@@ -228,3 +229,12 @@ def test_errors_of_opening_say_what_to_do(tmp_path):
         open_store("gopher://x")
     assert isinstance(open_store(Path(tmp_path / "new")).local_path(log_key(0)), Path)
     assert open_store("memory:///").local_path(log_key(0)) is None
+
+
+def test_a_file_system_without_hard_links_is_refused_at_once(tmp_path, monkeypatch):
+    def link(*_):
+        raise OSError(errno.EPERM, "Operation not permitted")
+
+    monkeypatch.setattr("os.link", link)
+    with pytest.raises(UserError, match="no hard links.*put the bus on another one"):
+        put_once(open_store(tmp_path), "claims/00000000.000", b"x")
