@@ -20,6 +20,7 @@ from typing import Literal
 
 import tyro
 
+from jax_t2sql import __version__
 from jax_t2sql.errors import UserError
 from jax_t2sql.programs import run_program
 
@@ -141,7 +142,12 @@ def evaluate_file(args: EvalArgs) -> dict:
         model = load_model(model_name, dtype=args.dtype)
         adapter = load_adapter(Path(adapter_name), model.config) if adapter_name else None
         codec = ChatCodec(model.tokenizer)
-        context = min(args.max_context or 8192, model.config.max_position_embeddings)
+        limit = model.config.max_position_embeddings
+        context = args.max_context or min(8192, limit)
+        if context > limit:
+            raise UserError(
+                f"--max-context is {context}, but {model_name} has {limit} positions; lower it"
+            )
         if args.max_tokens >= context:
             raise UserError(
                 f"--max-tokens is {args.max_tokens}, which leaves no room for a prompt in a context"
@@ -207,7 +213,8 @@ def evaluate_file(args: EvalArgs) -> dict:
         "by_database": _as_dict(score_by(rollouts, lambda p: p.db_id)),
         "policy": args.policy,
         "model_sha256": model.sha256,
-        "grader": f"jax_t2sql, {args.grading or 'mode of each question'}, {args.seconds:g} s",
+        "grader": f"jax_t2sql {__version__}, {args.grading or 'mode of each question'},"
+        f" {args.seconds:g} s",
         "data_sha256": hashlib.sha256(args.data.read_bytes()).hexdigest(),
         "prompt_sha256": hashlib.sha256(
             json.dumps([prompts.ids(problem) for problem in problems]).encode()
