@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -75,7 +77,14 @@ class Checkpointer:
                 "restore that one, or use another directory"
             )
         args = self._ocp.args
-        items = args.Composite(state=args.StandardSave(_flatten(state)), meta=args.JsonSave(meta))
+        flat = _flatten(state)
+        items = args.Composite(state=args.StandardSave(flat), meta=args.JsonSave(meta))
+        try:
+            # A write that fails half-way makes TensorStore's threads print tracebacks of their
+            # own, so that a full disk is better found before the first byte.
+            _reserve(self.directory, sum(leaf.nbytes for leaf in flat.values()))
+        except OSError as error:
+            raise self._not_written(step, error.errno) from error
         try:
             self._manager.save(step, args=items)
         except ValueError as error:
@@ -83,12 +92,14 @@ class Checkpointer:
             code = re.search(r"os_error_code='(\d+)'", str(error))
             if code is None:
                 raise
-            number = int(code[1])
-            raise OSError(
-                number,
-                f"{os.strerror(number)}: checkpoint {step} was not written to {self.directory}; "
-                "the earlier ones are intact, so free some space and save or resume from there",
-            ) from error
+            raise self._not_written(step, int(code[1])) from error
+
+    def _not_written(self, step: int, number: int) -> OSError:
+        return OSError(
+            number,
+            f"{os.strerror(number)}: checkpoint {step} was not written to {self.directory}; "
+            "the earlier ones are intact, so free some space and save or resume from there",
+        )
 
     def restore(self, like: Tree, step: int | None = None) -> tuple[Tree, dict[str, Any]]:
         """Reads a checkpoint back, bit by bit what was saved.
@@ -133,6 +144,19 @@ class Checkpointer:
 
     def __exit__(self, *exception: object) -> None:
         self.close()
+
+
+def _reserve(directory: Path, size: int) -> None:
+    """Raises OSError if a file of `size` bytes cannot be had in `directory` now."""
+    if not hasattr(os, "posix_fallocate"):
+        return
+    with tempfile.TemporaryFile(dir=directory) as file:
+        try:
+            os.posix_fallocate(file.fileno(), 0, max(size, 1))
+        except OSError as error:
+            # Some file systems cannot reserve: that says nothing of the room there is.
+            if error.errno not in (errno.EINVAL, errno.EOPNOTSUPP, errno.ENOSYS):
+                raise
 
 
 def _flatten(tree: Tree) -> dict[str, Any]:
