@@ -74,7 +74,7 @@ class World:
 
 
 def build_world(
-    directory: Path | str, *, seed: int, warmup: int = 400, train: int = 2000, heldout: int = 500
+    directory: Path | str, *, seed: int, warmup: int = 300, train: int = 2000, heldout: int = 500
 ) -> World:
     """Build a world in `directory`, or reuse the one there if its parameters are the same.
 
@@ -84,7 +84,8 @@ def build_world(
     Args:
         directory: absent, empty, or an earlier world.
         seed: decides rows and questions.
-        warmup: questions for the supervised warm-up.
+        warmup: questions for the supervised warm-up; few by default, so that most of what there is
+            to learn is left to reinforcement.
         train: questions for reinforcement learning, disjoint from the warm-up's.
         heldout: questions for evaluation, a fifth of them from templates never trained on.
 

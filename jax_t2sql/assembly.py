@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from jax_t2sql.config import DataConfig, TrainConfig
+from jax_t2sql.config import DataConfig, PromptConfig, TrainConfig
 from jax_t2sql.errors import UserError
 from jax_t2sql.grading import GradingPool, check_golds
 from jax_t2sql.models import LoadedModel, ModelConfig, init_params, load_model, save_hf
@@ -21,11 +21,8 @@ from jax_t2sql.rollouts import PromptBuilder, check_prompts
 from jax_t2sql.sql import Limits
 from jax_t2sql.text2sql import EpisodeConfig, Problem, load_problems
 
-_DEFAULT_CONTEXT = 4096
 # Of which 256 are the bytes, which leaves room for every word and most values of the world.
 _TINY_VOCAB = 700
-# Few, so that most of what there is to learn is left to reinforcement.
-_TINY_PAIRS = 300
 
 
 @dataclass(frozen=True)
@@ -69,7 +66,7 @@ def load_base(config: TrainConfig, workdir: Path) -> tuple[LoadedModel, DataConf
     # The generator is only needed here, and only by the built-in world.
     from data_pipelines.world import build_world
 
-    world = build_world(workdir / "world", seed=config.seed, warmup=_TINY_PAIRS)
+    world = build_world(workdir / "world", seed=config.seed)
     data = dataclasses.replace(
         config.data,
         train=str(world.train),
@@ -118,27 +115,38 @@ def answer_text(problem: Problem, style: str) -> str:
     return sql if style == "question" else f"```sql\n{sql}\n```"
 
 
-def episode_config(config: TrainConfig, model: ModelConfig) -> EpisodeConfig:
+def episode_config(
+    prompt: PromptConfig,
+    model: LoadedModel,
+    *,
+    default_context: int = 4096,
+    options: str = "--prompt.",
+) -> EpisodeConfig:
     """Bounds of an episode; the context is what the model and the configuration allow.
+
+    Args:
+      prompt: resolved.
+      default_context: at most this many tokens where the configuration names no number.
+      options: what the program's option names start with, for messages.
 
     Raises:
       UserError: the configuration wants a longer context than the model has.
     """
-    limit = model.max_position_embeddings
-    context = config.prompt.max_context or min(limit, _DEFAULT_CONTEXT)
+    limit = model.config.max_position_embeddings
+    context = prompt.max_context or min(limit, default_context)
     if context > limit:
         raise UserError(
-            f"--prompt.max-context is {context}, but {config.model} has {limit} positions; lower it"
+            f"{options}max-context is {context}, but {model.source} has {limit} positions; lower it"
         )
-    if config.prompt.max_tokens >= context:
+    if prompt.max_tokens >= context:
         raise UserError(
-            f"--prompt.max-tokens is {config.prompt.max_tokens}, which leaves no room for a prompt"
-            f" in a context of {context} tokens; lower it"
+            f"{options}max-tokens is {prompt.max_tokens}, which leaves no room for a prompt in a"
+            f" context of {context} tokens; lower it"
         )
     return EpisodeConfig(
-        style=config.prompt.style,
-        max_turns=config.prompt.max_turns,
-        max_tokens_per_turn=config.prompt.max_tokens,
+        style=prompt.style,
+        max_turns=prompt.max_turns,
+        max_tokens_per_turn=prompt.max_tokens,
         max_context=context,
     )
 
@@ -265,22 +273,20 @@ def _unseen_ids(path: str | None) -> frozenset[str] | None:
 def fit_prompts(
     questions: Questions, prompts: PromptBuilder, heldout_prompts: PromptBuilder
 ) -> Questions:
-    """Sets aside questions whose prompt is too long.
+    """Sets aside training questions whose prompt is too long; held-out ones stay, as unanswered.
 
     Raises:
       UserError: of the questions for training, warm-up or evaluation none fits.
     """
-    train, too_long = check_prompts(questions.train, prompts)
-    warmup, _ = check_prompts(questions.warmup, prompts)
-    heldout, heldout_too_long = check_prompts(questions.heldout, heldout_prompts)
-    reasons = [(p, f"train: {r}") for p, r in too_long]
-    reasons += [(p, f"heldout: {r}") for p, r in heldout_too_long]
+    train, train_long = check_prompts(questions.train, prompts)
+    warmup, warmup_long = check_prompts(questions.warmup, prompts)
+    _, heldout_long = check_prompts(questions.heldout, heldout_prompts)
+    reasons = [(p, f"train: {r}") for p, r in train_long]
+    if questions.warmup is not questions.train:  # else they are listed already
+        reasons += [(p, f"warmup: {r}") for p, r in warmup_long]
+    reasons += [(p, f"heldout: counted as wrong: {r}") for p, r in heldout_long]
     return dataclasses.replace(
-        questions,
-        train=train,
-        warmup=warmup,
-        heldout=heldout,
-        excluded=(*questions.excluded, *reasons),
+        questions, train=train, warmup=warmup, excluded=(*questions.excluded, *reasons)
     )
 
 

@@ -77,7 +77,8 @@ class LossConfig:
     name: Literal["cispo", "grpo", "policy_gradient"] = "cispo"
     """See `jax_t2sql.learner.losses`."""
     ratio_low: float = 0.0
-    """Least importance weight π/π_sampler (a value of the ratio, not a distance from 1)."""
+    """Least importance weight π/π_sampler (a value of the ratio, not a distance from 1). Has no
+    meaning for policy_gradient, which bounds weights from above only."""
     ratio_high: float = 4.0
     """Greatest importance weight."""
 
@@ -107,7 +108,7 @@ class RLConfig:
     """The reinforcement-learning phase."""
 
     steps: int | None = None
-    """Updates. None: 260 for the tiny model, else 20."""
+    """Updates. None: 500 for the tiny model, else 20."""
     groups: int | None = None
     """Questions a step. None: 48 for the tiny model, else 4."""
     group_size: int = 8
@@ -287,7 +288,7 @@ def resolve(config: TrainConfig) -> TrainConfig:
         ),
         "adapter": dict(kind=kind),
         "optimizer": dict(lr=3e-4 if kind == "full" else 5e-5),
-        "rl": dict(steps=260 if tiny else 20, groups=48 if tiny else 4),
+        "rl": dict(steps=500 if tiny else 20, groups=48 if tiny else 4),
         "warmup": dict(steps=150 if tiny else 0, lr=4e-3 if kind == "full" else 1e-4),
         "sampler": dict(rows=384 if tiny else 32),
     }
@@ -346,6 +347,11 @@ def _check(config: TrainConfig) -> None:
         if not (value >= low and (high is None or value <= high)):  # so that NaN is refused too
             limit = f"at least {low}" if high is None else f"from {low} to {high}"
             raise UserError(f"--{name.replace('_', '-')} is {value}; it must be {limit}")
+    if config.loss.name == "policy_gradient" and config.loss.ratio_low != 0:
+        raise UserError(
+            f"--loss.ratio-low is {config.loss.ratio_low}, but --loss.name policy_gradient bounds"
+            " weights from above only; leave it at 0, or use cispo"
+        )
     if config.loss.ratio_low == config.loss.ratio_high:
         raise UserError("--loss.ratio-low and --loss.ratio-high are both 1; leave room between")
 

@@ -18,10 +18,8 @@ def grader_name(config: TrainConfig) -> str:
 def make_contract(run: Run) -> Contract:
     """Hashes of all that gives this run's rollouts their meaning."""
     config = run.config
-    sizes = {
-        path: path.stat().st_size
-        for path in sorted({run.prompts.path(problem) for problem in run.questions.train})
-    }
+    paths = {run.prompts.path(problem) for problem in run.questions.train}
+    paths |= {run.heldout_prompts.path(problem) for problem in run.questions.heldout}
     return Contract(
         config=_digest(identity(to_dict(config))),
         code=jax_t2sql.__version__,
@@ -37,7 +35,7 @@ def make_contract(run: Run) -> Contract:
                 ]
                 for problems in (run.questions.train, run.questions.heldout)
             ]
-            + [[(path.name, size) for path, size in sizes.items()]]
+            + [sorted((path.name, path.stat().st_size) for path in paths)]
         ),
     )
 

@@ -22,7 +22,7 @@ import tyro
 
 from jax_t2sql import __version__
 from jax_t2sql.errors import UserError
-from jax_t2sql.programs import run_program
+from jax_t2sql.programs import raise_disk_fault, run_program
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,7 +71,11 @@ def main(argv: list[str] | None = None) -> int:
         prog="python -m jax_t2sql.eval",
         description=__doc__,
     )
-    evaluate_file(args)
+    try:
+        evaluate_file(args)
+    except OSError as error:
+        raise_disk_fault(error, args.out, "it starts anew")
+        raise
     return 0
 
 
@@ -106,26 +110,29 @@ def evaluate_file(args: EvalArgs) -> dict:
     Raises:
       UserError: bad input.
     """
-    from jax_t2sql.assembly import enable_compilation_cache
-    from jax_t2sql.evaluation import evaluate_in_parts, is_correct, sample_record, score, score_by
+    from jax_t2sql.assembly import enable_compilation_cache, episode_config
+    from jax_t2sql.config import PromptConfig
+    from jax_t2sql.evaluation import Answer, evaluate, score, score_by
     from jax_t2sql.grading import GradingPool, check_golds
-    from jax_t2sql.models import load_adapter, load_model
+    from jax_t2sql.models import check_model, load_adapter, load_model
+    from jax_t2sql.preflight import check_all, check_questions
     from jax_t2sql.progress import Progress
     from jax_t2sql.rollouts import PromptBuilder
     from jax_t2sql.sampling.chat import ChatCodec
     from jax_t2sql.sampling.engine import Engine
     from jax_t2sql.sql import Limits
-    from jax_t2sql.text2sql import EpisodeConfig, load_problems
+    from jax_t2sql.text2sql import load_problems
 
     _check(args)
     model_name, adapter_name = split_policy(args.policy)
+    check_all(
+        [
+            lambda: check_model(model_name),
+            lambda: check_questions(args.data, args.databases),
+            lambda: _make_folder(args.out),
+        ]
+    )
     problems = _chosen(load_problems(args.data), args)
-    try:
-        args.out.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UserError(
-            f"--out {args.out} cannot be made ({error.strerror}); name another folder"
-        ) from error
     enable_compilation_cache()
     started = time.monotonic()
     with GradingPool(args.workers, limits=Limits(seconds=args.seconds)) as pool:
@@ -142,25 +149,14 @@ def evaluate_file(args: EvalArgs) -> dict:
         model = load_model(model_name, dtype=args.dtype)
         adapter = load_adapter(Path(adapter_name), model.config) if adapter_name else None
         codec = ChatCodec(model.tokenizer)
-        limit = model.config.max_position_embeddings
-        context = args.max_context or min(8192, limit)
-        if context > limit:
-            raise UserError(
-                f"--max-context is {context}, but {model_name} has {limit} positions; lower it"
-            )
-        if args.max_tokens >= context:
-            raise UserError(
-                f"--max-tokens is {args.max_tokens}, which leaves no room for a prompt in a context"
-                f" of {context} tokens; lower it"
-            )
-        episode = EpisodeConfig(
+        prompt = PromptConfig(
             style=args.style,
             max_turns=args.max_turns,
-            max_tokens_per_turn=args.max_tokens,
-            max_context=context,
+            max_tokens=args.max_tokens,
+            max_context=args.max_context,
         )
+        episode = episode_config(prompt, model, default_context=8192, options="--")
         prompts = PromptBuilder(args.databases, codec, episode)
-        problems, too_long = prompts.split_by_length(problems)
         engine = Engine(
             model.config,
             model.params,
@@ -170,13 +166,13 @@ def evaluate_file(args: EvalArgs) -> dict:
             max_rows=args.rows,
         )
         (args.out / "score.json").unlink(missing_ok=True)  # it would not fit the new verdicts
-        rollouts = []
+        answers: list[Answer] = []
         with (
             open(args.out / "verdicts.jsonl", "w") as file,
             Progress(len(problems)) as progress,
         ):
             progress.phase("evaluation", len(problems))
-            for part in evaluate_in_parts(
+            for part in evaluate(
                 problems,
                 policy=engine,
                 prompts=prompts,
@@ -185,20 +181,14 @@ def evaluate_file(args: EvalArgs) -> dict:
                 seed=args.seed,
                 batch=args.rows,
             ):
-                rollouts += part
-                for rollout in part:
-                    row = sample_record(rollout) | {"correct": is_correct(rollout)}
-                    file.write(json.dumps(row) + "\n")
+                answers += part
+                file.writelines(json.dumps(answer.record) + "\n" for answer in part)
                 file.flush()
-                progress.step(len(rollouts), {"eval_accuracy": score(rollouts).accuracy})
-            for problem, reason in too_long:  # no answer is a wrong answer
-                row = {"question_id": problem.question_id, "db_id": problem.db_id}
-                row |= {"verdict": "prompt_too_long", "detail": reason, "correct": False}
-                file.write(json.dumps(row) + "\n")
+                progress.step(len(answers), {"eval_accuracy": score(answers).accuracy})
 
-    total = score(rollouts, unanswered=len(too_long))
-    statuses = [r.verdict.status if r.verdict else r.state.ending.kind for r in rollouts]
-    executed = sum(status in ("equal", "different", "gold_empty") for status in statuses)
+    total = score(answers)
+    outcomes = [answer.outcome for answer in answers]
+    executed = sum(outcome in ("equal", "different", "gold_empty") for outcome in outcomes)
     result = {
         "accuracy": total.accuracy,
         "interval": total.interval,
@@ -207,10 +197,10 @@ def evaluate_file(args: EvalArgs) -> dict:
         "executed": executed / total.n,
         "quarantined": len(report.quarantined),
         "empty_gold": len(report.empty),
-        "prompt_too_long": len(too_long),
-        "verdicts": {name: statuses.count(name) for name in sorted(set(statuses))},
-        "by_difficulty": _as_dict(score_by(rollouts, lambda p: p.difficulty)),
-        "by_database": _as_dict(score_by(rollouts, lambda p: p.db_id)),
+        "prompt_too_long": outcomes.count("prompt_too_long"),
+        "verdicts": {name: outcomes.count(name) for name in sorted(set(outcomes))},
+        "by_difficulty": _as_dict(score_by(answers, lambda p: p.difficulty)),
+        "by_database": _as_dict(score_by(answers, lambda p: p.db_id)),
         "policy": args.policy,
         "model_sha256": model.sha256,
         "grader": f"jax_t2sql {__version__}, {args.grading or 'mode of each question'},"
@@ -233,6 +223,15 @@ def evaluate_file(args: EvalArgs) -> dict:
     (args.out / "score.json").write_text(json.dumps(result, indent=2) + "\n")
     _print_table(result, args.out)
     return result
+
+
+def _make_folder(path: Path) -> None:
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(
+            f"--out {path} cannot be made ({error.strerror}); name another folder"
+        ) from error
 
 
 def _check(args: EvalArgs) -> None:

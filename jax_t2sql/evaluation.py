@@ -1,7 +1,7 @@
 """Greedy accuracy over questions: one verdict a question, summed with intervals and by group."""
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from jax_t2sql.grading import GradingPool
@@ -31,9 +31,21 @@ class Score:
         return f"{self.accuracy:6.1%}  (95 % interval {low:.1%} to {high:.1%}, n = {self.n})"
 
 
-def is_correct(rollout: Rollout) -> bool:
-    """True if the answer's result equals the gold's, be that empty: so benchmarks count."""
-    return rollout.verdict is not None and rollout.verdict.matches
+@dataclass(frozen=True)
+class Answer:
+    """What became of one question.
+
+    Attributes:
+      problem: the question.
+      correct: whether the answer's result equals the gold's, be that empty: so benchmarks count.
+      outcome: status of the verdict; without an answer how the episode ended, or prompt_too_long.
+      record: the episode as people read it, for verdict files.
+    """
+
+    problem: Problem
+    correct: bool
+    outcome: str
+    record: dict
 
 
 def evaluate(
@@ -43,57 +55,75 @@ def evaluate(
     prompts: PromptBuilder,
     pool: GradingPool,
     batch: int,
-    on_batch: Callable[[int, int], None] = lambda done, correct: None,
-) -> list[Rollout]:
-    """Answers each question once, greedily; graded rollouts in the order of the questions.
+    temperature: float = 0.0,
+    seed: int = 0,
+) -> Iterator[list[Answer]]:
+    """Answers each question once; yields each batch as soon as it is graded, in order.
+
+    A question whose prompt is too long is not put; no answer is a wrong answer.
 
     Args:
-      batch: questions sampled together, so that results and progress come in parts.
-      on_batch: called with questions done and correct so far.
+      batch: questions sampled together.
+      temperature: 0 is greedy.
+      seed: decides sampling at other temperatures.
     """
-    rollouts: list[Rollout] = []
-    for part in evaluate_in_parts(
-        problems, policy=policy, prompts=prompts, pool=pool, temperature=0.0, seed=0, batch=batch
-    ):
-        rollouts += part
-        on_batch(len(rollouts), sum(map(is_correct, rollouts)))
-    return rollouts
-
-
-def evaluate_in_parts(
-    problems: Sequence[Problem],
-    *,
-    policy: Policy,
-    prompts: PromptBuilder,
-    pool: GradingPool,
-    temperature: float,
-    seed: int,
-    batch: int,
-) -> Iterator[list[Rollout]]:
-    """Like `evaluate`, at any temperature, but yields each batch as soon as it is graded."""
     for first in range(0, len(problems), batch):
         part = problems[first : first + batch]
+        fitting, too_long = prompts.split_by_length(part)
         states = run_episodes(
-            part,
-            [seed + first + i for i in range(len(part))],
+            fitting,
+            [seed + first + i for i in range(len(fitting))],
             policy=policy,
             prompts=prompts,
             pool=pool,
             temperature=temperature,
         )
-        yield grade_episodes(states, prompts=prompts, pool=pool)
+        rollouts = grade_episodes(states, prompts=prompts, pool=pool)
+        found = [(r.state.problem, _answer(r)) for r in rollouts]
+        found += [(problem, _unanswered(problem, reason)) for problem, reason in too_long]
+        place = {id(problem): index for index, problem in enumerate(part)}
+        yield [answer for _, answer in sorted(found, key=lambda item: place[id(item[0])])]
 
 
-def score(rollouts: Sequence[Rollout], *, unanswered: int = 0) -> Score:
-    """Accuracy over all rollouts and questions that could not be put; no answer is wrong."""
-    return Score(sum(map(is_correct, rollouts)), len(rollouts) + unanswered)
+def _answer(rollout: Rollout) -> Answer:
+    state, verdict = rollout.state, rollout.verdict
+    correct = is_correct(rollout)
+    return Answer(
+        problem=state.problem,
+        correct=correct,
+        outcome=verdict.status if verdict else state.ending.kind,
+        record=sample_record(rollout) | {"correct": correct},
+    )
 
 
-def score_by(rollouts: Sequence[Rollout], key: Callable[[Problem], str | None]) -> dict[str, Score]:
+def _unanswered(problem: Problem, reason: str) -> Answer:
+    record = {
+        "question_id": problem.question_id,
+        "db_id": problem.db_id,
+        "question": problem.question,
+        "verdict": "prompt_too_long",
+        "detail": reason,
+        "correct": False,
+    }
+    return Answer(problem, False, "prompt_too_long", record)
+
+
+def is_correct(rollout: Rollout) -> bool:
+    """True if the answer's result equals the gold's, be that empty."""
+    return rollout.verdict is not None and rollout.verdict.matches
+
+
+def score(answers: Iterable[Answer]) -> Score:
+    """Accuracy over all questions."""
+    correct = [answer.correct for answer in answers]
+    return Score(sum(correct), len(correct))
+
+
+def score_by(answers: Sequence[Answer], key: Callable[[Problem], str | None]) -> dict[str, Score]:
     """Accuracy by a property of the question, in the order of its names."""
     groups = defaultdict(list)
-    for rollout in rollouts:
-        groups[str(key(rollout.state.problem))].append(rollout)
+    for answer in answers:
+        groups[str(key(answer.problem))].append(answer)
     return {name: score(groups[name]) for name in sorted(groups)}
 
 

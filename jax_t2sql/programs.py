@@ -1,6 +1,7 @@
 """What every program does with the ways it can end: bad input, Ctrl-C, a closed pipe."""
 
 import contextlib
+import errno
 import os
 import select
 import sys
@@ -9,6 +10,12 @@ from typing import NoReturn, TextIO
 
 from jax_t2sql.errors import UserError
 
+# A full or read-only disk, a quota, a file size limit, missing rights, a folder that is a file: for
+# the user to mend.
+_DISK_FAULTS = (
+    *(errno.ENOSPC, errno.EDQUOT, errno.EFBIG),
+    *(errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOTDIR),
+)
 EXIT_USER_ERROR = 2
 EXIT_INTERRUPTED = 130  # 128 + SIGINT, as shells report it
 EXIT_BROKEN_PIPE = 141  # 128 + SIGPIPE, likewise
@@ -44,6 +51,21 @@ def run_program(
             _discard(stream)
         status = EXIT_BROKEN_PIPE
     sys.exit(status)
+
+
+def raise_disk_fault(error: OSError, place: object, then: str) -> None:
+    """Raises UserError if the user can mend what failed, a full disk or missing rights.
+
+    Args:
+      error: what was raised.
+      place: what the program was writing to, should the error not name a file.
+      then: what running the same command again will do.
+    """
+    if error.errno in _DISK_FAULTS:
+        raise UserError(
+            f"cannot use {error.filename or place}: {error.strerror}. Make room or mend the rights,"
+            f" then run the same command: {then}"
+        ) from error
 
 
 def _say(message: str) -> None:

@@ -5,7 +5,7 @@ publishes, in the order of `jax_t2sql.bus.learner_side`; so a run that is killed
 on where the log says, with the weights that it would have had.
 """
 
-import tempfile
+import shutil
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -17,6 +17,7 @@ import numpy as np
 
 from data_pipelines.questions import QuestionStream
 from jax_t2sql.assembly import Run
+from jax_t2sql.batching import make_batch
 from jax_t2sql.bus import (
     Group,
     LearnerBus,
@@ -34,12 +35,11 @@ from jax_t2sql.groups import (
     traces,
     trajectories,
 )
-from jax_t2sql.learner import Checkpointer, Learner, LearnerState, TrainableSpec, pack
+from jax_t2sql.learner import Checkpointer, Learner, LearnerState, TrainableSpec
 from jax_t2sql.policies import rl_schedule, serve
 from jax_t2sql.rollouts import rollout_seed
 from jax_t2sql.rundir import restore_checkpoint
 from jax_t2sql.sampling.engine import Engine
-from jax_t2sql.warmup import row_length, rows_per_microbatch
 
 # Steps in a row without a group to learn from, or with a gradient that is not finite, after which
 # the run says why and stops.
@@ -179,11 +179,15 @@ def save_and_publish(loop: Loop) -> None:
     loop.checkpointer.save(loop.version, loop.state, meta)
     loop.positions.append(index)
     del loop.positions[: -loop.run.config.checkpoint.keep]
-    with tempfile.TemporaryDirectory(dir=loop.run.workdir) as directory:
-        loop.export(loop.state, Path(directory))
-        # Until as many checkpoints exist as are kept, one of an earlier process may be among them.
-        full = len(loop.positions) == loop.run.config.checkpoint.keep
-        bus.publish(Path(directory), floor=loop.positions[0] if full else None)
+    # A fixed name: what a killed process left there is swept out, not kept for ever.
+    directory = loop.run.workdir / "export.tmp"
+    shutil.rmtree(directory, ignore_errors=True)
+    directory.mkdir()
+    loop.export(loop.state, directory)
+    # Until as many checkpoints exist as are kept, one of an earlier process may be among them.
+    full = len(loop.positions) == loop.run.config.checkpoint.keep
+    bus.publish(directory, floor=loop.positions[0] if full else None)
+    shutil.rmtree(directory)
     collect_groups(bus.store, bus.state)
     collect_adapters(bus.store, bus.state, keep_newest=loop.run.config.checkpoint.keep)
 
@@ -231,12 +235,7 @@ def _update(loop: Loop, groups: Sequence[Group], pack_seed: int) -> dict[str, fl
     config = loop.run.config
     sequences = trajectories(groups)
     order = np.random.default_rng(pack_seed).permutation(len(sequences))
-    length = row_length(config, [len(sequence) for sequence in sequences])
-    batch = pack(
-        [sequences[i] for i in order],
-        row_length=length,
-        rows_per_microbatch=rows_per_microbatch(config, length),
-    )
+    batch = make_batch([sequences[i] for i in order], config.learner)
     lr = rl_schedule(config)(int(loop.state.step))
     loop.state, metrics = loop.learner.update(loop.base, loop.state, batch)
     metrics = {name: float(value) for name, value in jax.device_get(metrics).items()}
@@ -268,7 +267,8 @@ def _why_barren(groups: Sequence[Group]) -> str:
     return (
         f"{_BARREN_STEPS} steps in a row had no group with both better and worse rollouts: accuracy"
         f" {metrics['accuracy_train']:.0%}, cut off {metrics['cut_off_share']:.0%}, contract broken"
-        f" {metrics['contract_broken_share']:.0%}.{_example(groups)} If nothing is ever right, warm"
-        " up first (--warmup.steps), or choose a stronger model or easier questions; if turns are"
-        " cut off, raise --prompt.max-tokens"
+        f" {metrics['contract_broken_share']:.0%}, could not be graded"
+        f" {metrics['invalid_share']:.0%}.{_example(groups)} If nothing is ever right, warm up"
+        " first (--warmup.steps), or choose a stronger model or easier questions; if turns are cut"
+        " off, raise --prompt.max-tokens"
     )

@@ -18,6 +18,9 @@ _FREE = {
     "grading": ("workers",),
 }
 
+# What a run makes first, of the built-in world or after all its input was checked.
+_FIRST_MADE = ("world", "base", "bus")
+
 
 def identity(config: dict) -> dict:
     """The part of a configuration (as a dict) that a resumed run must share."""
@@ -35,29 +38,40 @@ def identity(config: dict) -> dict:
 def open_workdir(config: TrainConfig, workdir: Path) -> None:
     """Makes the run's folder, or checks that the run in it has this configuration.
 
+    What may differ in a resumed run is written as it is now.
+
+    Raises:
+      UserError: as `check_workdir` does.
+    """
+    check_workdir(config, workdir)
+    workdir.mkdir(parents=True, exist_ok=True)
+    write_json(workdir / "config.json", to_dict(config))
+
+
+def check_workdir(config: TrainConfig, workdir: Path) -> None:
+    """Checks that the folder is free, or holds a run of this configuration.
+
     Raises:
       UserError: it holds a run of another configuration, or something else.
     """
     path = workdir / "config.json"
-    wanted = to_dict(config)
+    if path.is_file() and not any((workdir / name).exists() for name in _FIRST_MADE):
+        return  # refused before it began: a corrected command may use the folder
     if path.is_file():
         try:
             found = json.loads(path.read_text())
         except ValueError as error:
             raise UserError(f"{path} is not valid JSON ({error}); use another --workdir") from error
-        different = _differences(identity(found), identity(json.loads(json.dumps(wanted))))
+        different = _differences(identity(found), identity(json.loads(json.dumps(to_dict(config)))))
         if different:
             raise UserError(
                 f"{workdir} holds a run of another configuration: {'; '.join(different[:6])}."
                 " Use the same options to resume it, or another --workdir"
             )
-        return
-    if workdir.exists() and (not workdir.is_dir() or any(workdir.iterdir())):
+    elif workdir.exists() and (not workdir.is_dir() or any(workdir.iterdir())):
         raise UserError(
             f"{workdir} exists and holds no run (no config.json); choose another --workdir"
         )
-    workdir.mkdir(parents=True, exist_ok=True)
-    write_json(path, wanted)
 
 
 def _differences(found: dict, wanted: dict) -> list[str]:

@@ -30,10 +30,9 @@ class Tracker:
 
     Args:
       run_dir: the run's directory, made if missing.
-      first_step: the first step of ``first_phase`` that this process is going to log. Lines of
-        an earlier process from there on are cut: they will be written again. ``None`` keeps all.
-      first_phase: "warmup" or "rl". The warm-up lies before "rl" and "eval", whose steps count
-        together; so resuming in "rl" keeps the warm-up, resuming in the warm-up keeps no "rl".
+      first_step: the first step of RL that this process is going to log. Lines of an earlier
+        process from there on are cut, but for the warm-up's, which lies before: they will be
+        written again. ``None`` keeps all.
       samples_per_step: at most this many episodes a step are kept, evenly spread over those given.
       tensorboard: whether to write TensorBoard events too (needs tensorboardX).
 
@@ -46,13 +45,12 @@ class Tracker:
         run_dir: str | Path,
         *,
         first_step: int | None = None,
-        first_phase: str = "rl",
         samples_per_step: int = 8,
         tensorboard: bool = True,
     ):
         self.run_dir = Path(run_dir)
         self._samples_per_step = samples_per_step
-        self._start = None if first_step is None else (_rank(first_phase), first_step)
+        self._start = first_step
         self._tensorboard = tensorboard
         self._writers: dict[str, Any] = {}
         try:
@@ -133,9 +131,7 @@ class Tracker:
 
     def _purge_step(self, phase: str) -> int | None:
         """From which step TensorBoard must forget what an earlier process wrote in ``phase``."""
-        if self._start is None or _rank(phase) < self._start[0]:
-            return None
-        return self._start[1] if _rank(phase) == self._start[0] else 0
+        return None if phase == "warmup" else self._start
 
 
 def read_metrics(run_dir: str | Path) -> list[dict[str, Any]]:
@@ -163,10 +159,6 @@ def spread(n: int, k: int) -> list[int]:
     return [round(i * (n - 1) / (k - 1)) for i in range(k)]
 
 
-def _rank(phase: str) -> int:
-    return 0 if phase == "warmup" else 1
-
-
 def _parse(line: bytes) -> dict[str, Any] | None:
     """A line's object, or None when it is torn (no newline) or not a row of ours."""
     if not line.endswith(b"\n"):
@@ -178,14 +170,14 @@ def _parse(line: bytes) -> dict[str, Any] | None:
     return row if isinstance(row, dict) and type(row.get("step")) is int else None
 
 
-def _repair(path: Path, start: tuple[int, int] | None) -> None:
+def _repair(path: Path, start: int | None) -> None:
     """Drops unreadable lines and those at or after ``start``; replaces the file atomically."""
 
     def stays(line: bytes) -> bool:
         row = _parse(line)
         if row is None:
             return False
-        return start is None or (_rank(str(row.get("phase", "rl"))), row["step"]) < start
+        return start is None or row.get("phase") == "warmup" or row["step"] < start
 
     if not path.exists():
         return

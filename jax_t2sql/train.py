@@ -12,7 +12,6 @@ is lost or trained twice. At the end the workdir holds
     metrics.jsonl, samples.jsonl, tensorboard/, checkpoints/, bus/, config.json, excluded.jsonl
 """
 
-import errno
 import json
 import sys
 from dataclasses import dataclass, field
@@ -23,14 +22,7 @@ import tyro
 
 from jax_t2sql.config import TrainConfig, load_config, resolve, to_dict
 from jax_t2sql.errors import UserError
-from jax_t2sql.programs import run_program
-
-# A full or read-only disk, a quota, a file size limit, missing rights, a folder that is a file: for
-# the user to mend.
-_DISK_FAULTS = (
-    *(errno.ENOSPC, errno.EDQUOT, errno.EFBIG),
-    *(errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOTDIR),
-)
+from jax_t2sql.programs import raise_disk_fault, run_program
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,12 +91,8 @@ def main(argv: list[str] | None = None) -> int:
     except OSError as error:
         if error.errno is None:  # of the bus, whose message says what to do
             raise UserError(str(error)) from error
-        if error.errno not in _DISK_FAULTS:
-            raise
-        raise UserError(
-            f"cannot use {error.filename or args.workdir}: {error.strerror}. Make room or mend the"
-            " rights, then run the same command: it goes on from the last complete checkpoint"
-        ) from error
+        raise_disk_fault(error, args.workdir, "it goes on from the last complete checkpoint")
+        raise
     return 0
 
 

@@ -32,16 +32,17 @@ from jax_t2sql.bus import (
 )
 from jax_t2sql.config import TrainConfig, to_dict
 from jax_t2sql.contract import grader_name, make_contract, run_name
-from jax_t2sql.evaluation import Score, evaluate, is_correct, sample_record, score
+from jax_t2sql.evaluation import Answer, Score, evaluate, score
 from jax_t2sql.groups import traces
 from jax_t2sql.learner import Checkpointer, LearnerState
 from jax_t2sql.models import export_adapter, save_hf
 from jax_t2sql.policies import check_targets, make_engine, make_rl_learner, serve, trainable_spec
+from jax_t2sql.preflight import check_training
 from jax_t2sql.progress import Progress
 from jax_t2sql.report import write_report
 from jax_t2sql.rl import Loop, restore, train
-from jax_t2sql.rollouts import PromptBuilder, Rollout
-from jax_t2sql.rundir import Clock, open_workdir, print_result, write_json
+from jax_t2sql.rollouts import PromptBuilder
+from jax_t2sql.rundir import Clock, check_workdir, open_workdir, print_result, write_json
 from jax_t2sql.sampling.chat import ChatCodec
 from jax_t2sql.sampling.engine import Engine
 from jax_t2sql.text2sql import Problem
@@ -55,15 +56,17 @@ def run_training(config: TrainConfig, workdir: Path) -> dict:
     Raises:
       UserError: bad input, or a workdir of another configuration.
     """
-    open_workdir(config, workdir)
     result_path = workdir / "result.json"
     if result_path.is_file():
+        check_workdir(config, workdir)
         result = json.loads(result_path.read_text())
         print("this run is complete:")
         if not (workdir / "report.html").is_file():  # the run was killed before its last line
             write_report(workdir)
         print_result(result, workdir)
         return result
+    check_training(config, workdir)
+    open_workdir(config, workdir)
     enable_compilation_cache()
     _quiet_failed_saves()
     with make_pool(config) as pool, Progress(config.rl.steps) as progress:
@@ -91,7 +94,7 @@ def assemble(config: TrainConfig, workdir: Path, pool, progress: Progress) -> Ru
     """Loads and checks everything that a run needs."""
     model, data = load_base(config, workdir)
     check_targets(config, model)
-    codec, episode = ChatCodec(model.tokenizer), episode_config(config, model.config)
+    codec, episode = ChatCodec(model.tokenizer), episode_config(config.prompt, model)
     questions = load_questions(
         data, pool=pool, need_warmup=config.warmup.steps > 0, say=progress.message
     )
@@ -141,6 +144,11 @@ def _train(run: Run, progress: Progress) -> dict:
             clock.save()
             progress.step(step, metrics)
 
+        def log_evaluation(version: int, metrics: dict) -> None:
+            if ("eval", version) not in logged:
+                tracker.log(version, metrics, phase="eval")
+                logged.add(("eval", version))
+
         progress.phase("warmup", config.warmup.steps)
         warm = warm_up(run, on_step=log_warmup)
         state = dataclasses.replace(
@@ -149,8 +157,7 @@ def _train(run: Run, progress: Progress) -> dict:
         serve(engine, spec, run.model.params, state, 0)
         final_set = pick(run.questions.heldout, config.eval.final_questions)
         before = _final_evaluation(run, engine, "before", final_set, progress)
-        if ("eval", 0) not in logged:
-            tracker.log(0, before["metrics"], phase="eval")
+        log_evaluation(0, before["metrics"])
 
         def on_step(version: int, metrics: dict, groups: Sequence[Group]) -> None:
             clock.save()
@@ -163,10 +170,10 @@ def _train(run: Run, progress: Progress) -> dict:
 
         def on_publish(version: int) -> None:
             every = config.eval.every
-            if every and version % every == 0 and version < config.rl.steps:
-                rollouts = _evaluate(run, engine, watched)
-                metrics = evaluation_metrics(rollouts, run.questions)
-                tracker.log(version, metrics, phase="eval")
+            due = every and version % every == 0 and 0 < version < config.rl.steps
+            if due and ("eval", version) not in logged:
+                metrics = evaluation_metrics(_evaluate(run, engine, watched), run.questions)
+                log_evaluation(version, metrics)
                 progress.step(version, metrics)
 
         loop = Loop(
@@ -189,10 +196,10 @@ def _train(run: Run, progress: Progress) -> dict:
         restore(loop)
         if loop.version:
             progress.message(f"resumed at step {loop.version}")
+            on_publish(loop.version)  # an evaluation that a kill cut short is made up for
         train(loop)
         after = _final_evaluation(run, engine, "after", final_set, progress)
-        if ("eval", loop.version) not in logged:
-            tracker.log(loop.version, after["metrics"], phase="eval")
+        log_evaluation(loop.version, after["metrics"])
         trained = workdir / ("model" if config.adapter.kind == "full" else "adapter")
         _export(run, loop.state, trained)
         result = {
@@ -220,37 +227,42 @@ def _train(run: Run, progress: Progress) -> dict:
     return result
 
 
-def evaluation_metrics(rollouts: Sequence[Rollout], questions: Questions) -> dict:
+def evaluation_metrics(answers: Sequence[Answer], questions: Questions) -> dict:
     """One row of the record for an evaluation of held-out questions."""
-    total = score(rollouts)
+    total = score(answers)
     metrics = {
         "eval_accuracy": total.accuracy,
         "eval_correct": total.correct,
         "eval_n": total.n,
     }
-    for name, part in _parts(rollouts, questions).items():
+    for name, part in _parts(answers, questions).items():
         metrics[f"eval_accuracy_{name}"] = part.accuracy
     return metrics
 
 
-def _parts(rollouts: Sequence[Rollout], questions: Questions) -> dict[str, Score]:
+def _parts(answers: Sequence[Answer], questions: Questions) -> dict[str, Score]:
     """Scores apart for templates seen in training and never seen; empty without templates."""
     if questions.unseen is None:
         return {}
-    new = [r for r in rollouts if r.state.problem.question_id in questions.unseen]
-    old = [r for r in rollouts if r.state.problem.question_id not in questions.unseen]
+    new = [a for a in answers if a.problem.question_id in questions.unseen]
+    old = [a for a in answers if a.problem.question_id not in questions.unseen]
     return {"seen": score(old), "unseen": score(new)}
 
 
-def _evaluate(run: Run, engine: Engine, problems: Sequence[Problem], on_batch=lambda *_: None):
-    return evaluate(
+def _evaluate(
+    run: Run, engine: Engine, problems: Sequence[Problem], on_batch=lambda answers: None
+) -> list[Answer]:
+    answers: list[Answer] = []
+    for part in evaluate(
         problems,
         policy=engine,
         prompts=run.heldout_prompts,
         pool=run.pool,
         batch=run.config.sampler.rows,
-        on_batch=on_batch,
-    )
+    ):
+        answers += part
+        on_batch(answers)
+    return answers
 
 
 def _final_evaluation(
@@ -261,26 +273,24 @@ def _final_evaluation(
     if path.is_file():
         return json.loads(path.read_text())
     progress.phase(f"evaluation {name} RL", len(problems))
-    rollouts = _evaluate(
-        run,
-        engine,
-        problems,
-        on_batch=lambda done, correct: progress.step(done, {"eval_accuracy": correct / done}),
-    )
-    total = score(rollouts)
+
+    def on_batch(answers: Sequence[Answer]) -> None:
+        progress.step(len(answers), {"eval_accuracy": score(answers).accuracy})
+
+    answers = _evaluate(run, engine, problems, on_batch)
+    total = score(answers)
     found = {
         "score": total.accuracy,
         "interval": total.interval,
-        "metrics": evaluation_metrics(rollouts, run.questions),
+        "metrics": evaluation_metrics(answers, run.questions),
         "parts": {
             part: {"accuracy": s.accuracy, "n": s.n, "interval": s.interval}
-            for part, s in _parts(rollouts, run.questions).items()
+            for part, s in _parts(answers, run.questions).items()
         },
     }
     path.parent.mkdir(exist_ok=True)
     with open(path.with_suffix(".jsonl"), "w") as file:
-        for rollout in rollouts:
-            file.write(json.dumps(sample_record(rollout) | {"correct": is_correct(rollout)}) + "\n")
+        file.writelines(json.dumps(answer.record) + "\n" for answer in answers)
     write_json(path, found)
     progress.message(f"held-out accuracy {name} RL: {total}")
     return found

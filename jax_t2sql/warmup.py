@@ -8,15 +8,12 @@ import jax
 import numpy as np
 
 from jax_t2sql.assembly import Run, answer_text
-from jax_t2sql.learner import Checkpointer, LearnerState, Trajectory, pack
+from jax_t2sql.batching import make_batch
+from jax_t2sql.learner import Checkpointer, LearnerState, Trajectory
 from jax_t2sql.policies import make_sft_learner, warmup_schedule
 from jax_t2sql.rollouts import PromptBuilder
 from jax_t2sql.rundir import restore_checkpoint
-from jax_t2sql.sampling.buckets import bucket
 from jax_t2sql.text2sql import Problem
-
-# Enough to keep the matrix units busy; more only takes memory (measured on CPU).
-_MICROBATCH_TOKENS = 1024
 
 
 def demonstrations(problems: Sequence[Problem], prompts: PromptBuilder, tokenizer) -> list:
@@ -29,20 +26,6 @@ def demonstrations(problems: Sequence[Problem], prompts: PromptBuilder, tokenize
         mask = [False] * len(prompt) + [True] * len(answer)
         found.append(Trajectory.supervised(np.array(prompt + answer), np.array(mask)))
     return found
-
-
-def row_length(run_config, lengths: Sequence[int]) -> int:
-    """Tokens of a packed row: as configured, else a bucket over the longest of `lengths`."""
-    if run_config.learner.row_length is not None:
-        return max(run_config.learner.row_length, max(lengths))
-    return bucket(max(lengths), smallest=64)
-
-
-def rows_per_microbatch(run_config, length: int) -> int:
-    """Rows of a micro-batch: as configured, else a token budget's worth of rows of this length."""
-    if run_config.learner.rows is not None:
-        return run_config.learner.rows
-    return max(1, _MICROBATCH_TOKENS // length)
 
 
 def warm_up(
@@ -74,11 +57,7 @@ def warm_up(
             picked = [
                 examples[i] for i in _pairs(len(examples), config.warmup.batch, config.seed, step)
             ]
-            length = row_length(config, [len(example) for example in picked])
-            batch = pack(
-                picked, row_length=length, rows_per_microbatch=rows_per_microbatch(config, length)
-            )
-            state, metrics = learner.update(base, state, batch)
+            state, metrics = learner.update(base, state, make_batch(picked, config.learner))
             if (step + 1) % config.checkpoint.every == 0 or step + 1 == steps:
                 checkpointer.save(step + 1, state, {"step": step + 1})
             metrics = {name: float(value) for name, value in metrics.items()}

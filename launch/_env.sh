@@ -22,8 +22,8 @@ find_python() {
 ensure_env() {
   local extras stamp python
   extras="$(IFS=,; echo "$*")"
-  python="$(find_python)" || exit 2
   if [ ! -x "$VENV/bin/python" ]; then
+    python="$(find_python)" || exit 2
     echo "making the virtual environment $VENV with $("$python" --version)"
     "$python" -m venv "$VENV" || { echo "error: could not make $VENV; on Debian, install python3-venv" >&2; exit 2; }
   fi

@@ -7,10 +7,10 @@ import pytest
 
 from jax_t2sql.errors import UserError
 from jax_t2sql.eval import split_policy
-from jax_t2sql.evaluation import Score, evaluate, sample_record, score, score_by
+from jax_t2sql.evaluation import evaluate, sample_record, score, score_by
 from jax_t2sql.grading import GradingPool
 from jax_t2sql.groups import group_metrics
-from jax_t2sql.rollouts import PromptBuilder, rollout_seed
+from jax_t2sql.rollouts import PromptBuilder, grade_episodes, rollout_seed, run_episodes
 from jax_t2sql.text2sql import Completion, EpisodeConfig, Problem
 
 
@@ -89,39 +89,46 @@ ANSWERS = {
 }
 
 
-@pytest.fixture
-def rollouts(databases, pool):
-    prompts = PromptBuilder(
-        databases,
-        Letters(),
-        EpisodeConfig(style="question", max_tokens_per_turn=100, max_context=400),
-    )
+def question_prompts(databases, **bounds):
+    return PromptBuilder(databases, Letters(), EpisodeConfig(style="question", **bounds))
+
+
+def test_verdicts_and_scores(databases, pool):
+    prompts = question_prompts(databases, max_tokens_per_turn=100, max_context=400)
     policy = Scripted(ANSWERS)
-    parts = []
-    found = evaluate(
-        PROBLEMS,
-        policy=policy,
-        prompts=prompts,
-        pool=pool,
-        batch=3,
-        on_batch=lambda done, correct: parts.append((done, correct)),
-    )
-    assert parts == [(3, 1), (4, 2)]
+    parts = list(evaluate(PROBLEMS, policy=policy, prompts=prompts, pool=pool, batch=3))
+    assert [len(part) for part in parts] == [3, 1]
     assert {request.temperature for request in policy.seen} == {0.0}
-    return found
-
-
-def test_verdicts_and_scores(rollouts):
-    statuses = [rollout.verdict.status for rollout in rollouts]
-    assert statuses == ["equal", "different", "error", "gold_empty"]
-    total = score(rollouts)
+    answers = sum(parts, [])
+    assert [answer.outcome for answer in answers] == ["equal", "different", "error", "gold_empty"]
+    total = score(answers)
     assert (total.correct, total.n) == (2, 4), "benchmarks count an equal empty result"
-    assert score(rollouts, unanswered=4) == Score(2, 8)
-    by_difficulty = score_by(rollouts, lambda p: p.difficulty)
+    by_difficulty = score_by(answers, lambda p: p.difficulty)
     assert {name: (s.correct, s.n) for name, s in by_difficulty.items()} == {
         "easy": (1, 2),
         "hard": (1, 2),
     }
+    assert [answer.record["correct"] for answer in answers] == [True, False, False, True]
+
+
+def test_a_question_that_does_not_fit_counts_as_wrong_in_every_table(databases, pool):
+    prompts = question_prompts(databases, max_tokens_per_turn=30, max_context=37)
+    found = evaluate(PROBLEMS, policy=Scripted(ANSWERS), prompts=prompts, pool=pool, batch=4)
+    answers = next(found)
+    assert [answer.problem for answer in answers] == PROBLEMS, "the order of the file"
+    assert answers[2].outcome == answers[2].record["verdict"] == "prompt_too_long"
+    assert "prompt of 8 tokens" in answers[2].record["detail"]
+    assert (score(answers).correct, score(answers).n) == (2, 4)
+    assert score_by(answers, lambda p: p.difficulty)["hard"].n == 2
+
+
+@pytest.fixture
+def rollouts(databases, pool):
+    prompts = question_prompts(databases, max_tokens_per_turn=100, max_context=400)
+    states = run_episodes(
+        PROBLEMS, range(4), policy=Scripted(ANSWERS), prompts=prompts, pool=pool, temperature=0.0
+    )
+    return grade_episodes(states, prompts=prompts, pool=pool)
 
 
 def test_rewards_of_the_same_rollouts(rollouts):
@@ -151,7 +158,10 @@ def test_a_whole_tool_episode_in_lock_step(databases, pool):
         "<right>": [call, "<solution>SELECT 3</solution>"],
         "<wrong>": ["<solution>SELECT 2</solution>"],
     }
-    found = evaluate(PROBLEMS[:2], policy=Scripted(answers), prompts=prompts, pool=pool, batch=2)
+    states = run_episodes(
+        PROBLEMS[:2], [0, 1], policy=Scripted(answers), prompts=prompts, pool=pool
+    )
+    found = grade_episodes(states, prompts=prompts, pool=pool)
     assert [rollout.verdict.status for rollout in found] == ["equal", "different"]
     roles = [turn["role"] for turn in sample_record(found[0])["turns"]]
     assert roles == ["assistant", "tool", "assistant"]

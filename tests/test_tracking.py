@@ -82,15 +82,6 @@ def test_resuming_cuts_what_will_be_written_again(tmp_path):
     assert not list(tmp_path.glob("*.tmp"))
 
 
-def test_resuming_in_the_warm_up_keeps_nothing_of_what_came_after(tmp_path):
-    with Tracker(tmp_path, tensorboard=False) as tracker:
-        for step in range(5):
-            tracker.log(step, {"loss": 1.0}, phase="warmup")
-        tracker.log(0, {"loss": 1.0})
-    Tracker(tmp_path, first_step=2, first_phase="warmup", tensorboard=False).close()
-    assert steps(tmp_path, "warmup") == [0, 1] and steps(tmp_path) == []
-
-
 def test_reopening_without_a_first_step_keeps_all(tmp_path):
     for step in (1, 2):
         with Tracker(tmp_path, tensorboard=False) as tracker:

@@ -6,7 +6,7 @@ files; adapters in PEFT format.
 
 from jax_t2sql.models.cache import KVCache, extend_fn, init_cache
 from jax_t2sql.models.config import ModelConfig
-from jax_t2sql.models.load import LoadedModel, load_model, save_hf
+from jax_t2sql.models.load import LoadedModel, check_model, load_model, save_hf
 from jax_t2sql.models.params import describe_params, init_params
 from jax_t2sql.models.peft import export_adapter, load_adapter
 from jax_t2sql.models.tiny import tiny_config, train_tokenizer
@@ -25,6 +25,7 @@ __all__ = [
     "init_cache",
     "init_params",
     "load_adapter",
+    "check_model",
     "load_model",
     "save_hf",
     "tiny_config",

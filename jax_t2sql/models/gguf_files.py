@@ -19,6 +19,9 @@ from jax_t2sql.models.rope_scaling import (
     yarn_attention_factor,
 )
 
+# Number of the text type in the metadata.
+_GGUF_TEXT = 8
+
 
 class GGUFFile:
     """An open GGUF file: metadata by key and tensors by name, memory-mapped."""
@@ -76,6 +79,33 @@ class GGUFFile:
                 "gguf library cannot dequantise; requantise the model, e.g. to Q8_0 or F16"
             ) from None
         return flat.reshape([int(n) for n in reversed(tensor.shape)])
+
+
+def check_header(path: Path) -> None:
+    """Checks a file's first bytes: that it is GGUF and, where told there, its architecture.
+
+    The whole metadata hold the vocabulary, which takes the library seconds to read; writers put
+    the architecture first.
+
+    Raises:
+      UserError: no GGUF file, or an architecture that is not supported.
+    """
+    with path.open("rb") as file:
+        head = file.read(256)
+    if head[:4] != b"GGUF":
+        raise UserError(
+            f"{path} is not a GGUF file; for safetensors give the directory that holds them"
+        )
+    # Magic, version (4 bytes), counts of tensors and keys (8 each); then key, type, value.
+    key, rest = _text(head[24:])
+    if key == "general.architecture" and int.from_bytes(rest[:4], "little") == _GGUF_TEXT:
+        check_architecture(_text(rest[4:])[0])
+
+
+def _text(data: bytes) -> tuple[str, bytes]:
+    """A text with its length before it, and what follows."""
+    end = 8 + int.from_bytes(data[:8], "little")
+    return data[8:end].decode("utf-8", "replace"), data[end:]
 
 
 def gguf_config(file: GGUFFile) -> ModelConfig:

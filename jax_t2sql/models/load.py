@@ -12,7 +12,7 @@ import jax.numpy as jnp
 from jax_t2sql.errors import UserError
 from jax_t2sql.models.config import ModelConfig
 from jax_t2sql.models.files import digest_files, read_json
-from jax_t2sql.models.gguf_files import GGUFFile, gguf_config, load_gguf
+from jax_t2sql.models.gguf_files import GGUFFile, check_header, gguf_config, load_gguf
 from jax_t2sql.models.gguf_tokenizer import gguf_tokenizer
 from jax_t2sql.models.params import Params
 from jax_t2sql.models.safetensors_files import load_safetensors, save_safetensors, weight_files
@@ -53,24 +53,41 @@ def load_model(
       UserError: not found, corrupt, or not supported. One message says what to do.
     """
     dtype = jnp.dtype(dtype)
+    check_model(source)
     path = Path(source).expanduser()
     if path.is_file():
         model = _load_gguf_file(path, dtype)
     elif path.is_dir():
         model = _load_directory(path, dtype)
-    elif _HUB_ID.fullmatch(str(source)):
-        model = _load_directory(_download(str(source), cache_dir), dtype)
     else:
-        raise UserError(
-            f"no model at {str(source)!r}: give a directory with config.json, a .gguf file, or a "
-            "hub id such as Qwen/Qwen3-0.6B"
-        )
+        model = _load_directory(_download(str(source), cache_dir), dtype)
     if model.tokenizer.vocab_size > model.config.vocab_size:
         raise UserError(
             f"the tokenizer of {source} has {model.tokenizer.vocab_size} ids, but the model embeds "
             f"only {model.config.vocab_size}; they do not belong together"
         )
     return dataclasses.replace(model, source=str(source))
+
+
+def check_model(source: str | Path) -> None:
+    """Finds in an instant most reasons why `load_model` would refuse; reads no weights.
+
+    A hub id is only checked when it is loaded.
+
+    Raises:
+      UserError: as `load_model` does.
+    """
+    path = Path(source).expanduser()
+    if path.is_file():
+        check_header(path)
+    elif path.is_dir():
+        ModelConfig.from_hf(read_json(path / "config.json"))
+        weight_files(path)
+    elif not _HUB_ID.fullmatch(str(source)):
+        raise UserError(
+            f"no model at {str(source)!r}: give a directory with config.json, a .gguf file, or a "
+            "hub id such as Qwen/Qwen3-0.6B"
+        )
 
 
 def save_hf(model: LoadedModel, directory: str | Path) -> None:
@@ -105,11 +122,6 @@ def _load_directory(directory: Path, dtype: jnp.dtype) -> LoadedModel:
 
 
 def _load_gguf_file(path: Path, dtype: jnp.dtype) -> LoadedModel:
-    with path.open("rb") as file:
-        if file.read(4) != b"GGUF":
-            raise UserError(
-                f"{path} is not a GGUF file; for safetensors give the directory that holds them"
-            )
     file = GGUFFile(path)
     config = gguf_config(file)
     tokenizer = gguf_tokenizer(file)

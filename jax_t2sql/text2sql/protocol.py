@@ -27,6 +27,7 @@ _FENCE_LINE = re.compile(r"[ \t]*(\w*)[ \t]*(?:\r?\n|\Z)")
 _FENCE_WORD = re.compile(r"[ \t]*sql(?:ite)?\b", re.IGNORECASE)
 # JSON can spell characters that no SQL text can hold: zero, and halves of surrogate pairs.
 _UNSPEAKABLE = re.compile("[\x00\ud800-\udfff]")
+_QUERY = re.compile(r"\s*(SELECT\b|WITH\s+(RECURSIVE\s+)?\S+\s+AS\s*\()", re.IGNORECASE)
 _SQL_LANGUAGES = frozenset({"", "sql", "sqlite"})
 
 
@@ -65,7 +66,8 @@ def parse(text: str, style: Style, *, inside_reasoning: bool = False) -> Parsed:
     """Reads one complete message of the model.
 
     tools: one call or one solution; a solution may wrap its SQL in a code fence.
-    direct: the last closed code fence marked sql, sqlite or nothing (models draft, then correct).
+    direct: the last closed code fence marked sql, sqlite or nothing (models draft, then correct);
+    a message without any fence that starts as a query does is taken whole.
     question: the last such fence if there is one, else the whole text; for models trained from
     scratch, which write bare SQL.
 
@@ -78,7 +80,8 @@ def parse(text: str, style: Style, *, inside_reasoning: bool = False) -> Parsed:
     if style == "tools":
         return _parse_tools(text, visible)
     sql = _last_fenced_sql(visible)
-    if sql is None and style == "question":
+    bare = style == "question" or ("```" not in visible and _QUERY.match(visible))
+    if sql is None and bare:
         sql = visible.strip()
     if not sql:
         return Broken("no SQL block" if style == "direct" else "empty answer")

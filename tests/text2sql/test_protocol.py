@@ -127,10 +127,26 @@ def test_direct_takes_the_last_closed_sql_block(text, sql):
 
 
 @pytest.mark.parametrize(
-    "text", ["", "SELECT 1", "```sql\nSELECT 1", "```python\n1\n```", "```sql\n```", "```sql```"]
+    "text",
+    ["", "```sql\nSELECT 1", "```python\n1\n```", "```sql\n```", "```sql```", "SELECT 1 ```"]
+    + ["The answer is SELECT 1", "selected", "With this schema, run SELECT 1", "<think>SELECT 1"],
 )
 def test_direct_without_a_block_breaks_the_contract(text):
     assert parse(text, "direct") == Broken("no SQL block")
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT 1",
+        "select\n1;",
+        "WITH a AS (SELECT 1) SELECT * FROM a",
+        'with recursive "a" as(select 1) select 1',
+    ],
+)
+def test_direct_takes_a_message_that_is_a_query(sql):
+    assert parse(f" {sql}\n", "direct") == Answer(sql)
+    assert parse(f"<think>x</think>{sql}", "direct") == Answer(sql)
 
 
 def test_question_takes_bare_sql():
