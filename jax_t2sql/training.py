@@ -1,7 +1,6 @@
 """A whole training run: assembly, warm-up, evaluation before, RL, evaluation after, report."""
 
 import dataclasses
-import hashlib
 import json
 import logging
 import os
@@ -13,7 +12,6 @@ from pathlib import Path
 import jax
 
 from jax_t2sql.assembly import (
-    Questions,
     Run,
     enable_compilation_cache,
     episode_config,
@@ -32,8 +30,8 @@ from jax_t2sql.bus import (
 )
 from jax_t2sql.config import TrainConfig, to_dict
 from jax_t2sql.contract import grader_name, make_contract, run_name
-from jax_t2sql.evaluation import Answer, Score, evaluate, score
 from jax_t2sql.groups import traces
+from jax_t2sql.heldout import evaluate_heldout, evaluation_metrics, final_evaluation, pick
 from jax_t2sql.learner import Checkpointer, LearnerState
 from jax_t2sql.models import export_adapter, save_hf
 from jax_t2sql.policies import check_targets, make_engine, make_rl_learner, serve, trainable_spec
@@ -44,8 +42,6 @@ from jax_t2sql.rl import Loop, restore, train
 from jax_t2sql.rollouts import PromptBuilder
 from jax_t2sql.rundir import Clock, check_workdir, open_workdir, print_result, write_json
 from jax_t2sql.sampling.chat import ChatCodec
-from jax_t2sql.sampling.engine import Engine
-from jax_t2sql.text2sql import Problem
 from jax_t2sql.tracking import Tracker, read_metrics
 from jax_t2sql.warmup import warm_up
 
@@ -156,7 +152,7 @@ def _train(run: Run, progress: Progress) -> dict:
         )
         serve(engine, spec, run.model.params, state, 0)
         final_set = pick(run.questions.heldout, config.eval.final_questions)
-        before = _final_evaluation(run, engine, "before", final_set, progress)
+        before = final_evaluation(run, engine, "before", final_set, progress)
         log_evaluation(0, before["metrics"])
 
         def on_step(version: int, metrics: dict, groups: Sequence[Group]) -> None:
@@ -172,7 +168,7 @@ def _train(run: Run, progress: Progress) -> dict:
             every = config.eval.every
             due = every and version % every == 0 and 0 < version < config.rl.steps
             if due and ("eval", version) not in logged:
-                metrics = evaluation_metrics(_evaluate(run, engine, watched), run.questions)
+                metrics = evaluation_metrics(evaluate_heldout(run, engine, watched), run.questions)
                 log_evaluation(version, metrics)
                 progress.step(version, metrics)
 
@@ -198,7 +194,7 @@ def _train(run: Run, progress: Progress) -> dict:
             progress.message(f"resumed at step {loop.version}")
             on_publish(loop.version)  # an evaluation that a kill cut short is made up for
         train(loop)
-        after = _final_evaluation(run, engine, "after", final_set, progress)
+        after = final_evaluation(run, engine, "after", final_set, progress)
         log_evaluation(loop.version, after["metrics"])
         trained = workdir / ("model" if config.adapter.kind == "full" else "adapter")
         _export(run, loop.state, trained)
@@ -225,87 +221,6 @@ def _train(run: Run, progress: Progress) -> dict:
     progress.message(f"report written to {report}")
     print_result(result, workdir)
     return result
-
-
-def evaluation_metrics(answers: Sequence[Answer], questions: Questions) -> dict:
-    """One row of the record for an evaluation of held-out questions."""
-    total = score(answers)
-    metrics = {
-        "eval_accuracy": total.accuracy,
-        "eval_correct": total.correct,
-        "eval_n": total.n,
-    }
-    for name, part in _parts(answers, questions).items():
-        metrics[f"eval_accuracy_{name}"] = part.accuracy
-    return metrics
-
-
-def _parts(answers: Sequence[Answer], questions: Questions) -> dict[str, Score]:
-    """Scores apart for templates seen in training and never seen; empty without templates."""
-    if questions.unseen is None:
-        return {}
-    new = [a for a in answers if a.problem.question_id in questions.unseen]
-    old = [a for a in answers if a.problem.question_id not in questions.unseen]
-    return {"seen": score(old), "unseen": score(new)}
-
-
-def _evaluate(
-    run: Run, engine: Engine, problems: Sequence[Problem], on_batch=lambda answers: None
-) -> list[Answer]:
-    answers: list[Answer] = []
-    for part in evaluate(
-        problems,
-        policy=engine,
-        prompts=run.heldout_prompts,
-        pool=run.pool,
-        batch=run.config.sampler.rows,
-    ):
-        answers += part
-        on_batch(answers)
-    return answers
-
-
-def _final_evaluation(
-    run: Run, engine: Engine, name: str, problems: Sequence[Problem], progress: Progress
-) -> dict:
-    """Greedy accuracy before or after RL, done once: a resumed run reads what it found."""
-    path = run.workdir / "evaluations" / f"{name}.json"
-    if path.is_file():
-        return json.loads(path.read_text())
-    progress.phase(f"evaluation {name} RL", len(problems))
-
-    def on_batch(answers: Sequence[Answer]) -> None:
-        progress.step(len(answers), {"eval_accuracy": score(answers).accuracy})
-
-    answers = _evaluate(run, engine, problems, on_batch)
-    total = score(answers)
-    found = {
-        "score": total.accuracy,
-        "interval": total.interval,
-        "metrics": evaluation_metrics(answers, run.questions),
-        "parts": {
-            part: {"accuracy": s.accuracy, "n": s.n, "interval": s.interval}
-            for part, s in _parts(answers, run.questions).items()
-        },
-    }
-    path.parent.mkdir(exist_ok=True)
-    with open(path.with_suffix(".jsonl"), "w") as file:
-        file.writelines(json.dumps(answer.record) + "\n" for answer in answers)
-    write_json(path, found)
-    progress.message(f"held-out accuracy {name} RL: {total}")
-    return found
-
-
-def pick(problems: Sequence[Problem], count: int | None) -> list[Problem]:
-    """A fixed choice of `count` questions, in the order of the file; all if None."""
-    if count is None or count >= len(problems):
-        return list(problems)
-
-    def rank(problem: Problem) -> str:
-        return hashlib.sha256(problem.question_id.encode()).hexdigest()
-
-    chosen = {id(problem) for problem in sorted(problems, key=rank)[:count]}
-    return [problem for problem in problems if id(problem) in chosen]
 
 
 def _export(run: Run, state: LearnerState, directory: Path) -> None:
