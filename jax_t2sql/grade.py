@@ -19,6 +19,7 @@ the database is missing or unreadable, or the machine failed.
 """
 
 import contextlib
+import functools
 import hashlib
 import json
 import os
@@ -39,7 +40,7 @@ from jax_t2sql.grading import GradingPool
 from jax_t2sql.pairs import open_pairs, read_pairs
 from jax_t2sql.programs import raise_disk_fault, run_program
 from jax_t2sql.progress import Progress
-from jax_t2sql.sql import Limits, parse_mode, resolve_database
+from jax_t2sql.sql import Limits, Mode, parse_mode, resolve_database
 from jax_t2sql.tally import Tally, print_tally
 from jax_t2sql.verdicts import grade_pairs
 
@@ -78,8 +79,6 @@ def main(argv: list[str] | None = None) -> int:
     )
     try:
         tally = grade_file(args)
-    except BrokenPipeError:
-        raise
     except OSError as error:
         raise_disk_fault(error, args.out or "standard output", "it starts anew")
         raise
@@ -93,20 +92,20 @@ def grade_file(args: GradeArgs) -> Tally:
       UserError: bad input; then no query has run.
     """
     _check(args)
-    mode = None if args.mode.strip().lower() == "row" else parse_mode(args.mode)
+    mode = _mode(args.mode)
     with contextlib.closing(open_pairs(args.pairs)) as file:
         ids = Counter(pair.db_id for pair in read_pairs(file, args.pairs, mode))
         file.seek(0)
         sha256 = hashlib.file_digest(file, "sha256").hexdigest()
-        databases = {db_id: _resolve(args.databases, db_id) for db_id in ids}
-        faults = [fault for fault in databases.values() if isinstance(fault, UserError)]
+        find = functools.cache(lambda db_id: _resolve(args.databases, db_id))
+        faults = [fault for fault in map(find, ids) if isinstance(fault, UserError)]
         if faults:
             _note(f"{len(faults)} of {len(ids)} databases cannot be used, the first: {faults[0]}")
         tally = Tally()
         limits = Limits(seconds=args.timeout)
         with _output(args.out) as out, GradingPool(args.workers, limits=limits) as pool:
             pairs = read_pairs(file, args.pairs, mode)
-            bursts = grade_pairs(pairs, databases=databases, pool=pool, workers=args.workers)
+            bursts = grade_pairs(pairs, find=find, pool=pool, workers=args.workers)
             # On a terminal the verdicts themselves show how far it is.
             with _progress(ids.total(), shown=not _is_terminal(out)) as show:
                 for burst in bursts:
@@ -121,6 +120,16 @@ def grade_file(args: GradeArgs) -> Tally:
     )
     print_tally(tally, sys.stderr if args.out is None else sys.stdout, title=title)
     return tally
+
+
+def _mode(text: str) -> Mode | None:
+    """The mode of every pair; None for each row's own."""
+    if text.strip().lower() == "row":
+        return None
+    try:
+        return parse_mode(text)
+    except UserError as error:
+        raise UserError(f"--mode: {error}; or row for each row's own") from None
 
 
 def _check(args: GradeArgs) -> None:
@@ -173,7 +182,8 @@ def _open(path: Path, out: Path) -> TextIO:
         return open(path, "w", encoding="utf-8")
     except OSError as error:
         raise UserError(
-            f"--out {out} cannot be written ({error.strerror}); name another file"
+            f"--out {out} cannot be written ({error.strerror}); name a file in a folder"
+            " that is there and may be written to"
         ) from None
 
 
@@ -190,7 +200,8 @@ def _progress(total: int, *, shown: bool) -> Iterator[Callable[[Tally], None]]:
     if not shown:
         yield lambda tally: None
         return
-    pause = _TERMINAL_SECONDS if _is_terminal(sys.stderr) else _LOG_SECONDS
+    live = _is_terminal(sys.stderr)
+    pause = _TERMINAL_SECONDS if live else _LOG_SECONDS
     due = time.monotonic() + pause
     # The panel takes sys.stdout over, but only by name: the verdicts' stream is already chosen.
     with Progress(total, stream=sys.stderr) as progress:
@@ -198,7 +209,7 @@ def _progress(total: int, *, shown: bool) -> Iterator[Callable[[Tally], None]]:
 
         def show(tally: Tally) -> None:
             nonlocal due
-            if time.monotonic() >= due:
+            if time.monotonic() >= due or (live and tally.total == total):
                 progress.step(tally.total, {"accuracy_train": tally.match_rate})
                 due = time.monotonic() + pause
 

@@ -15,6 +15,7 @@ from jax_t2sql.sql import Mode, parse_mode
 # Names of gold and predicted query; a row is read by the first of these that it has in full.
 _FORMS = (("gold", "pred"), ("SQL", "pred"), ("sql1", "sql2"))
 _BLANKS = re.compile(r"[ \t\r\n]*")
+_DECODER = json.JSONDecoder()
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,55 +92,55 @@ def _rows(file: BinaryIO, path: Path) -> Iterator[tuple[int, Any]]:
             return
         is_first = False
         text = _text_of(data, path, line)
-        value, end = _decode(text, _BLANKS.match(text).end(), path, line, 0)
+        value, end = _decode(text, _skip_blanks(text, 0), path, line)
         if text[end:].strip():
-            raise _not_json(path, line, f"text after the object at column {end + 1}")
+            raise _not_json(text, end, path, line, "text after the object")
         yield line, value
 
 
 def _array_items(text: str, path: Path, first_line: int) -> Iterator[tuple[int, Any]]:
-    """Yields (line, value) for each item of a JSON array that begins on `first_line`."""
+    """Yields (line, value) for each item of a JSON array."""
     line, counted = first_line, 0  # line breaks before `counted` are in `line`
-    at = _BLANKS.match(text, text.index("[") + 1).end()
+    at = _skip_blanks(text, text.index("[") + 1)
     while text[at : at + 1] != "]":
         line += text.count("\n", counted, at)
         counted = at
-        value, at = _decode(text, at, path, line, counted)
+        value, at = _decode(text, at, path, first_line)
         yield line, value
-        at = _BLANKS.match(text, at).end()
-        separator = text[at : at + 1]
-        if separator == ",":
-            at = _BLANKS.match(text, at + 1).end()
-        if separator not in (",", "]") or (separator == "," and text[at : at + 1] == "]"):
-            line += text.count("\n", counted, at)
-            raise _not_json(
-                path, line, "expected , and an item, or ] as the end of the array"
-            )
-    if text[at + 1 :].strip():
-        line += text.count("\n", counted, at)
-        raise _not_json(path, line, "text after the end of the array")
+        at = _skip_blanks(text, at)
+        goes_on = text[at : at + 1] == ","
+        if goes_on:
+            at = _skip_blanks(text, at + 1)
+        if goes_on == (text[at : at + 1] == "]"):
+            raise _not_json(text, at, path, first_line, "expected , and an item, or the final ]")
+    end = _skip_blanks(text, at + 1)
+    if end < len(text):
+        raise _not_json(text, end, path, first_line, "text after the array")
 
 
-def _decode(text: str, at: int, path: Path, line: int, counted: int) -> tuple[Any, int]:
-    """The JSON value that begins at an offset, and where it ends; `counted` has line `line`."""
+def _skip_blanks(text: str, at: int) -> int:
+    return _BLANKS.match(text, at).end()
+
+
+def _decode(text: str, at: int, path: Path, first_line: int) -> tuple[Any, int]:
+    """The JSON value that begins at an offset, and where it ends."""
     try:
         return _DECODER.raw_decode(text, at)
     except json.JSONDecodeError as error:
-        line += text.count("\n", counted, error.pos)
-        column = error.pos - text.rfind("\n", 0, error.pos)
-        raise _not_json(path, line, f"{error.msg} at column {column}") from None
+        raise _not_json(text, error.pos, path, first_line, error.msg) from None
     except RecursionError:
-        raise _not_json(path, line, "nested too deeply") from None
+        raise _not_json(text, at, path, first_line, "nested too deeply") from None
     except ValueError as error:  # a number of more digits than Python reads
-        raise _not_json(path, line, str(error)) from None
+        raise _not_json(text, at, path, first_line, str(error)) from None
 
 
-_DECODER = json.JSONDecoder()
-
-
-def _not_json(path: Path, line: int, fault: str) -> UserError:
+def _not_json(text: str, at: int, path: Path, first_line: int, fault: str) -> UserError:
+    """The fault at an offset of a text that begins on `first_line` of the file."""
+    line = first_line + text.count("\n", 0, at)
+    column = at - text.rfind("\n", 0, at)
     return UserError(
-        f"{path}:{line}: not JSON: {fault}; expected one object a line, or one array of objects"
+        f"{path}:{line}: not JSON: {fault} at column {column}; expected one object a line, or one"
+        " array of objects"
     )
 
 

@@ -1,7 +1,7 @@
 """Verdicts on a stream of pairs, in the order of the pairs however they finish."""
 
 import queue
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
@@ -63,7 +63,7 @@ class Graded:
 def grade_pairs(
     pairs: Iterable[Pair],
     *,
-    databases: Mapping[str, Path | UserError],
+    find: Callable[[str], Path | UserError],
     pool: GradingPool,
     workers: int,
 ) -> Iterator[list[Graded]]:
@@ -74,10 +74,10 @@ def grade_pairs(
     while an earlier pair still runs.
 
     Args:
-      databases: the file of each `db_id`, or why there is none.
+      find: gives the file of a `db_id`, or says why there is none.
       workers: of the pool.
     """
-    run = _Run(databases, pool)
+    run = _Run(find, pool)
     for pair in pairs:
         run.start(pair)
         while run.running >= _AHEAD * workers or run.kept >= _MAX_KEPT or run.has_answer():
@@ -92,8 +92,8 @@ def grade_pairs(
 class _Run:
     """The pairs between their start and their place in the output."""
 
-    def __init__(self, databases: Mapping[str, Path | UserError], pool: GradingPool) -> None:
-        self._databases = databases
+    def __init__(self, find: Callable[[str], Path | UserError], pool: GradingPool) -> None:
+        self._find = find
         self._pool = pool
         self._answers: queue.SimpleQueue[tuple[int, Pair, Verdict | None, Future]] = (
             queue.SimpleQueue()
@@ -113,7 +113,7 @@ class _Run:
         """Hands the next pair to the pool."""
         index = self._started
         self._started += 1
-        path = self._databases[pair.db_id]
+        path = self._find(pair.db_id)
         if isinstance(path, UserError):
             self._finish(index, pair, Verdict("infrastructure", str(path)))
         else:
@@ -143,7 +143,7 @@ class _Run:
     def _ask(
         self, index: int, pair: Pair, pred: str, mode: Mode, verdict: Verdict | None = None
     ) -> None:
-        future = self._pool.grade(self._databases[pair.db_id], pair.gold, pred, mode)
+        future = self._pool.grade(self._find(pair.db_id), pair.gold, pred, mode)
         self.running += 1
         future.add_done_callback(lambda done: self._answers.put((index, pair, verdict, done)))
 
