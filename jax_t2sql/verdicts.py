@@ -1,5 +1,6 @@
 """Verdicts on a stream of pairs, in the order of the pairs however they finish."""
 
+import hashlib
 import queue
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
@@ -15,6 +16,8 @@ from jax_t2sql.sql import Mode
 _AHEAD = 64
 # Finished pairs kept while an earlier one runs: what the other workers do during one time limit.
 _MAX_KEPT = 100_000
+# Verdicts remembered, so that a prediction that many samples or models share is run once.
+_MAX_REMEMBERED = 20_000
 # A prediction that never fails: its verdict tells whether the gold result is empty.
 _NOTHING = "SELECT 1 WHERE 0"
 _SAYS_NOTHING_OF_THE_PREDICTION = ("gold_error", "infrastructure")
@@ -98,6 +101,7 @@ class _Run:
         self._answers: queue.SimpleQueue[tuple[int, Pair, Verdict | None, Future]] = (
             queue.SimpleQueue()
         )
+        self._remembered: dict[bytes, Future[Verdict]] = {}
         self._finished: dict[int, Graded] = {}
         self._started = self._yielded = 0
         self.running = 0
@@ -143,9 +147,20 @@ class _Run:
     def _ask(
         self, index: int, pair: Pair, pred: str, mode: Mode, verdict: Verdict | None = None
     ) -> None:
-        future = self._pool.grade(self._find(pair.db_id), pair.gold, pred, mode)
+        future = self._grade(self._find(pair.db_id), pair.gold, pred, mode)
         self.running += 1
         future.add_done_callback(lambda done: self._answers.put((index, pair, verdict, done)))
+
+    def _grade(self, path: Path, gold: str, pred: str, mode: Mode) -> Future[Verdict]:
+        """The pool's verdict, or the one on a pair that is alike in all that matters."""
+        # A digest, as the queries themselves may be of any size.
+        key = hashlib.sha256(repr((path, gold, pred, mode)).encode()).digest()
+        future = self._remembered.get(key)
+        if future is None or (future.done() and _answer(future).status == "infrastructure"):
+            future = self._remembered[key] = self._pool.grade(path, gold, pred, mode)
+            if len(self._remembered) > _MAX_REMEMBERED:
+                del self._remembered[next(iter(self._remembered))]
+        return future
 
     def _finish(self, index: int, pair: Pair, verdict: Verdict, *, gold_empty: bool = False):
         names = {"equal": "match", "different": "mismatch"}

@@ -266,11 +266,10 @@ def test_pairs_without_a_database_are_taken_so_too():
 
 
 def test_a_killed_worker_loses_no_pair_and_no_order(folder):
-    preds = [ENDLESS if i % 50 == 7 else f"SELECT id FROM item WHERE {i} % 2" for i in range(300)]
-    expected = [("match" if i % 2 else "mismatch") for i in range(300)]
-    expected = [
-        "timeout" if pred == ENDLESS else name for pred, name in zip(preds, expected, strict=True)
-    ]
+    preds = [f"SELECT id FROM item WHERE {i} % 2" for i in range(300)]
+    expected = ["match" if i % 2 else "mismatch" for i in range(300)]
+    for i in range(7, 300, 50):
+        preds[i], expected[i] = f"{ENDLESS} WHERE n <> {i}", "timeout"
     pairs = [asked(pred, id=i) for i, pred in enumerate(preds)]
     found = []
     with GradingPool(2, limits=Limits(seconds=0.3)) as pool:
@@ -286,3 +285,43 @@ def test_a_killed_worker_loses_no_pair_and_no_order(folder):
         assert set(pool.worker_pids).isdisjoint(victims)
     assert [graded.id for graded in found] == list(range(300))
     assert [graded.verdict for graded in found] == expected
+
+
+class CountingPool(GradingPool):
+    """A pool that knows what it was asked."""
+
+    def grade(self, db_path, gold_sql, pred_sql, mode=None):
+        self.__dict__.setdefault("asked", []).append(pred_sql)
+        return super().grade(db_path, gold_sql, pred_sql, mode)
+
+
+def test_twins_are_graded_once(folder):
+    preds = [IDS, "SELECT 1", "SELECT nope"] * 100
+    with CountingPool(2) as pool:
+        bursts = grade_pairs(
+            [asked(pred, id=i) for i, pred in enumerate(preds)],
+            find=partial(resolve_database, folder / "db"),
+            pool=pool,
+            workers=2,
+        )
+        graded = [graded for burst in bursts for graded in burst]
+    assert [g.verdict for g in graded] == ["match", "mismatch", "error"] * 100
+    assert [g.id for g in graded] == list(range(300))
+    # One more asks whether the gold of the prediction that failed is empty.
+    assert len(pool.asked) == 4
+
+
+def test_a_fault_of_the_machine_is_not_remembered(folder):
+    there, away = folder / "db" / "kiosk.sqlite", folder / "away.sqlite"
+
+    def pairs():
+        there.rename(away)
+        yield asked()
+        pool.grade(away, IDS, IDS).result()  # the only worker is through with the first pair
+        away.rename(there)
+        yield asked()
+
+    with GradingPool(1) as pool:
+        bursts = grade_pairs(pairs(), find=lambda db_id: there, pool=pool, workers=1)
+        verdicts = [graded.verdict for burst in bursts for graded in burst]
+    assert verdicts == ["infrastructure", "match"]
