@@ -55,14 +55,14 @@ def grade(folder, rows, *options, mode="set"):
     return [json.loads(line) for line in out.read_text().splitlines()], status
 
 
-def start(arguments, **options):
+def start(arguments):
     return subprocess.Popen(
         [sys.executable, "-m", "jax_t2sql.grade", *arguments],
         cwd=ROOT,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        **options,
+        env={name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"},
     )
 
 
@@ -189,7 +189,7 @@ def test_exit_statuses(folder):
 
 
 def test_lines_come_while_others_run_and_an_interrupt_ends_in_one(folder):
-    process = start(command(folder, [pair(), pair(ENDLESS), pair()], "--timeout", "600"))
+    process = start(command(folder, [pair(), pair(ENDLESS), pair()], "--timeout", "30"))
     assert json.loads(process.stdout.readline())["verdict"] == "match"
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=60)
@@ -285,6 +285,24 @@ def test_a_killed_worker_loses_no_pair_and_no_order(folder):
         assert set(pool.worker_pids).isdisjoint(victims)
     assert [graded.id for graded in found] == list(range(300))
     assert [graded.verdict for graded in found] == expected
+
+
+def test_a_slow_source_holds_nothing_back(folder):
+    events = []
+
+    def pairs():
+        yield asked(id=0)
+        pool.grade(folder / "db" / "kiosk.sqlite", IDS, IDS).result()  # the first is graded, too
+        yield asked("SELECT 1", id=1)
+        events.append("third")
+        yield asked("SELECT 2", id=2)
+
+    find = partial(resolve_database, folder / "db")
+    with GradingPool(1) as pool:
+        for burst in grade_pairs(pairs(), find=find, pool=pool, workers=1):
+            events += [graded.id for graded in burst]
+    assert events.index(0) < events.index("third")
+    assert sorted(events, key=str) == [0, 1, 2, "third"]
 
 
 class CountingPool(GradingPool):
