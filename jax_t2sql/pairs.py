@@ -1,0 +1,212 @@
+"""Files of query pairs to grade: a gold and a predicted query over one database."""
+
+import json
+import re
+import shutil
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from jax_t2sql.errors import UserError
+from jax_t2sql.sql import Mode, parse_mode
+
+# Names of gold and predicted query; a row is read by the first of these that it has in full.
+_FORMS = (("gold", "pred"), ("SQL", "pred"), ("sql1", "sql2"))
+_BLANKS = re.compile(r"[ \t\r\n]*")
+_DECODER = json.JSONDecoder()
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """A row of the file.
+
+    Attributes:
+      id: its `id`, else its `question_id`, else its index, from 0 and not counting blank lines.
+      db_id: name of the database, for `jax_t2sql.sql.resolve_database`.
+      gold, pred: the two queries; a null prediction is "".
+      mode: how their results are compared.
+    """
+
+    id: str | int
+    db_id: str
+    gold: str
+    pred: str
+    mode: Mode
+
+
+def open_pairs(path: Path) -> BinaryIO:
+    """Opens the file for reading more than once; a pipe is first copied to a temporary file.
+
+    Raises:
+      UserError: it cannot be read.
+    """
+    try:
+        file = open(path, "rb")  # noqa: SIM115  (the caller closes it)
+        if file.seekable():
+            return file
+        with file:
+            copy = tempfile.TemporaryFile()  # noqa: SIM115
+            shutil.copyfileobj(file, copy)
+        return copy
+    except OSError as error:
+        raise UserError(
+            f"{path}: cannot be read ({error.strerror}); give a file of pairs, JSON lines or one"
+            " JSON array"
+        ) from None
+
+
+def read_pairs(file: BinaryIO, path: Path, mode: Mode | None) -> Iterator[Pair]:
+    """Yields the pairs of JSON lines or of one JSON array, from the start of the file.
+
+    JSON lines are held in memory one at a time, an array's text as a whole.
+
+    Args:
+      file: from `open_pairs`.
+      path: its name, for errors.
+      mode: of every pair; None takes each row's `grading_method`, null or absent meaning "set".
+
+    Raises:
+      UserError: the first fault found, with file, line and field; or no pair at all.
+    """
+    file.seek(0)
+    index = -1
+    for index, (line, row) in enumerate(_rows(file, path)):  # noqa: B007  (used below)
+        yield _pair(row, f"{path}:{line}", index, mode)
+    if index < 0:
+        raise UserError(f"{path}: holds no pairs; expected JSON lines or one JSON array")
+
+
+def _rows(file: BinaryIO, path: Path) -> Iterator[tuple[int, Any]]:
+    """Yields (line, value) for each row."""
+    is_first = True
+    # Bytes break at "\n" alone: U+2028 and its like may stand inside a JSON string.
+    for line, data in enumerate(file, start=1):
+        if line == 1:
+            data = data.removeprefix(b"\xef\xbb\xbf")
+        if not data.strip():
+            continue
+        if is_first and data.lstrip().startswith(b"["):
+            yield from _array_items(_text_of(data + file.read(), path, line), path, line)
+            return
+        is_first = False
+        text = _text_of(data, path, line)
+        value, end = _decode(text, _skip_blanks(text, 0), path, line)
+        if text[end:].strip():
+            raise _not_json(text, end, path, line, "text after the object")
+        yield line, value
+
+
+def _array_items(text: str, path: Path, first_line: int) -> Iterator[tuple[int, Any]]:
+    """Yields (line, value) for each item of a JSON array."""
+    line, counted = first_line, 0  # line breaks before `counted` are in `line`
+    at = _skip_blanks(text, text.index("[") + 1)
+    while text[at : at + 1] != "]":
+        line += text.count("\n", counted, at)
+        counted = at
+        value, at = _decode(text, at, path, first_line)
+        yield line, value
+        at = _skip_blanks(text, at)
+        goes_on = text[at : at + 1] == ","
+        if goes_on:
+            at = _skip_blanks(text, at + 1)
+        if goes_on == (text[at : at + 1] == "]"):
+            raise _not_json(text, at, path, first_line, "expected , and an item, or the final ]")
+    end = _skip_blanks(text, at + 1)
+    if end < len(text):
+        raise _not_json(text, end, path, first_line, "text after the array")
+
+
+def _skip_blanks(text: str, at: int) -> int:
+    return _BLANKS.match(text, at).end()
+
+
+def _decode(text: str, at: int, path: Path, first_line: int) -> tuple[Any, int]:
+    """The JSON value that begins at an offset, and where it ends."""
+    try:
+        return _DECODER.raw_decode(text, at)
+    except json.JSONDecodeError as error:
+        raise _not_json(text, error.pos, path, first_line, error.msg) from None
+    except RecursionError:
+        raise _not_json(text, at, path, first_line, "nested too deeply") from None
+    except ValueError as error:  # a number of more digits than Python reads
+        raise _not_json(text, at, path, first_line, str(error)) from None
+
+
+def _not_json(text: str, at: int, path: Path, first_line: int, fault: str) -> UserError:
+    """The fault at an offset of a text that begins on `first_line` of the file."""
+    line = first_line + text.count("\n", 0, at)
+    column = at - text.rfind("\n", 0, at)
+    return UserError(
+        f"{path}:{line}: not JSON: {fault} at column {column}; expected one object a line, or one"
+        " array of objects"
+    )
+
+
+def _text_of(data: bytes, path: Path, line: int) -> str:
+    try:
+        return data.decode()
+    except UnicodeDecodeError as error:
+        line += data.count(b"\n", 0, error.start)
+        raise UserError(
+            f"{path}:{line}: byte 0x{data[error.start]:02x} is not UTF-8; save the file as UTF-8"
+        ) from None
+
+
+def _pair(row: Any, where: str, index: int, mode: Mode | None) -> Pair:
+    if not isinstance(row, dict):
+        raise UserError(f"{where}: expected an object with fields, got {_short(row)}")
+    names = next((form for form in _FORMS if form[0] in row and form[1] in row), None)
+    if names is None:
+        raise UserError(
+            f"{where}: has neither gold and pred, nor SQL and pred, nor sql1 and sql2; its fields"
+            f" are {_short(list(row))}"
+        )
+    gold_name, pred_name = names
+    # An absent prediction is a fault of the file; a null one is a model that gave none.
+    pred = "" if row[pred_name] is None else _text(row, pred_name, where)
+    if mode is None:
+        try:
+            mode = parse_mode(row.get("grading_method"))
+        except UserError as error:
+            raise UserError(f"{where}: field 'grading_method': {error}") from None
+    return Pair(
+        id=_id(row, where, index),
+        db_id=_filled(row, "db_id", where),
+        gold=_filled(row, gold_name, where),
+        pred=pred,
+        mode=mode,
+    )
+
+
+def _id(row: dict, where: str, index: int) -> str | int:
+    for name in ("id", "question_id"):
+        value = row.get(name)
+        if isinstance(value, str) or (isinstance(value, int) and not isinstance(value, bool)):
+            return value
+        if value is not None:
+            raise UserError(
+                f"{where}: field {name!r} must be text or an integer, got {_short(value)}"
+            )
+    return index
+
+
+def _filled(row: dict, name: str, where: str) -> str:
+    if row.get(name) is None:
+        raise UserError(f"{where}: field {name!r} is missing or null; every pair needs it")
+    text = _text(row, name, where)
+    if not text.strip():
+        raise UserError(f"{where}: field {name!r} is blank; every pair needs it")
+    return text
+
+
+def _text(row: dict, name: str, where: str) -> str:
+    if not isinstance(row[name], str):
+        raise UserError(f"{where}: field {name!r} must be text, got {_short(row[name])}")
+    return row[name]
+
+
+def _short(value: Any) -> str:
+    text = json.dumps(value)
+    return text if len(text) <= 60 else text[:57] + "..."
