@@ -6,6 +6,7 @@ Needs sqlite-utils (for `read_schema` alone) and nothing else outside the standa
 from jax_t2sql.sql.compare import distinct_rows, results_equal
 from jax_t2sql.sql.database import resolve_database
 from jax_t2sql.sql.gold import GoldStore, is_empty
+from jax_t2sql.sql.gold_files import GoldFiles
 from jax_t2sql.sql.modes import Mode, parse_mode
 from jax_t2sql.sql.outcome import Limits, Outcome
 from jax_t2sql.sql.sandbox import Sandbox, execute
@@ -24,6 +25,7 @@ from jax_t2sql.sql.tokens import split_statement, tokenize
 __all__ = [
     "Column",
     "ForeignKey",
+    "GoldFiles",
     "GoldStore",
     "Limits",
     "Mode",

@@ -38,6 +38,7 @@ _WRITING_WORDS = (
 )  # fmt: skip
 
 _MAX_SQL_CHARS = 1_000_000
+_MAX_WARNED_CHARS = 20_000  # taking a longer statement apart would outlast its time limit
 _STEPS_BETWEEN_LOOKS = 1_000  # SQLite VM instructions; about 20 microseconds
 _ROWS_BETWEEN_LOOKS = 256
 
@@ -62,6 +63,10 @@ class Sandbox:
         """Opens the file; raises UserError if that fails."""
         self._limits = limits
         self._connection = connect_readonly(path)
+        # Strict decoding is quicker; the first text that is not UTF-8 brings the other rule back.
+        self._lenient = self._connection.text_factory
+        self._connection.text_factory = str
+        self._stored = _stored_tables(self._connection)
         self._columns_of: dict[str, frozenset[str]] = {}
         self._read: set[tuple[str, str]] = set()
         self._denied = ""
@@ -71,9 +76,8 @@ class Sandbox:
         self._connection.execute("PRAGMA trusted_schema = OFF")
         self._connection.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 0)
         self._connection.setlimit(sqlite3.SQLITE_LIMIT_SQL_LENGTH, 4 * _MAX_SQL_CHARS)
-        # A floor, as the stored schema itself must fit.
-        longest = max(limits.max_bytes, 1_000_000)
-        self._connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, min(longest, 2**31 - 1))
+        self._longest = 0
+        self._allow_length(limits.max_bytes)
         self._connection.set_authorizer(self._authorize)
         self._connection.set_progress_handler(self._out_of_time, _STEPS_BETWEEN_LOOKS)
 
@@ -89,8 +93,15 @@ class Sandbox:
         self._connection.set_progress_handler(None, 0)
         self._connection.close()
 
-    def execute(self, sql: str) -> Outcome:
-        """Runs the one statement in the text. Trailing semicolons and comments are dropped."""
+    def execute(self, sql: str, *, limits: Limits | None = None, warn: bool = True) -> Outcome:
+        """Runs the one statement in the text. Trailing semicolons and comments are dropped.
+
+        Args:
+          sql: the text.
+          limits: instead of the sandbox's own, for this query alone.
+          warn: look for what the outcome's warnings tell.
+        """
+        limits = limits or self._limits
         start = time.monotonic()
         if len(sql) > _MAX_SQL_CHARS:
             excess = f"the SQL has {len(sql):,} characters; at most {_MAX_SQL_CHARS:,} are run"
@@ -103,9 +114,10 @@ class Sandbox:
             return Outcome("refused", message=refusal)
         self._read.clear()
         self._denied = ""
-        self._deadline = start + self._limits.seconds
+        self._deadline = start + limits.seconds
+        self._allow_length(limits.max_bytes)
         try:
-            columns, rows, excess = self._fetch(statement)
+            columns, rows, size, excess = self._fetch_decoded(statement, limits)
         except MemoryError:
             excess = "the query needs more memory than a query may have"
         except UnicodeEncodeError:
@@ -113,18 +125,36 @@ class Sandbox:
                 "error", message="the SQL holds half of a surrogate pair, which is no text"
             )
         except (sqlite3.Error, UnicodeDecodeError) as error:
-            return self._failure(error, time.monotonic() - start)
+            return self._failure(error, time.monotonic() - start, limits)
         finally:
             self._deadline = float("inf")
         seconds = time.monotonic() - start
         if excess:
             return Outcome("too_large", message=excess, seconds=seconds)
-        warnings = tuple(map(warning, self._texts_in_double_quotes(statement)))
-        return Outcome("ok", columns, rows, warnings=warnings, seconds=seconds)
+        reads = frozenset(fold(c) for table, c in self._read if fold(table) in self._stored)
+        warnings = self._texts_in_double_quotes(statement) if warn else ()
+        warnings = tuple(map(warning, warnings))
+        return Outcome(
+            "ok", columns, rows, warnings=warnings, seconds=seconds, size=size, reads=reads
+        )
 
-    def _fetch(self, statement: str) -> tuple[tuple[str, ...], list[tuple], str]:
-        """Returns column names, rows, and what is too large about them ("" if nothing)."""
-        limits = self._limits
+    def _allow_length(self, longest: int) -> None:
+        """Bounds single texts and blobs. A floor, as the stored schema itself must fit."""
+        longest = min(max(longest, 1_000_000), 2**31 - 1)
+        if longest != self._longest:
+            self._connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, longest)
+            self._longest = longest
+
+    def _fetch_decoded(self, statement: str, limits: Limits) -> "_Fetched":
+        try:
+            return self._fetch(statement, limits)
+        except sqlite3.OperationalError as error:
+            if self._connection.text_factory is not str or "decode to UTF-8" not in str(error):
+                raise
+        self._connection.text_factory = self._lenient
+        return self._fetch(statement, limits)
+
+    def _fetch(self, statement: str, limits: Limits) -> "_Fetched":
         cursor = self._connection.execute(statement)
         try:
             columns = tuple(column[0] for column in cursor.description or ())
@@ -136,23 +166,23 @@ class Sandbox:
                     if cell.__class__ is str or cell.__class__ is bytes:
                         size += len(cell)
                 if len(rows) >= limits.max_rows:
-                    return columns, [], f"the result has more than {limits.max_rows:,} rows"
+                    return columns, [], size, f"the result has more than {limits.max_rows:,} rows"
                 if size > limits.max_bytes:
-                    return columns, [], f"the result has more than {limits.max_bytes:,} bytes"
+                    return columns, [], size, f"the result has more than {limits.max_bytes:,} bytes"
                 rows.append(row)
                 if len(rows) % _ROWS_BETWEEN_LOOKS == 0 and self._out_of_time():
                     raise sqlite3.OperationalError("interrupted")
-            return columns, rows, ""
+            return columns, rows, size, ""
         finally:
             cursor.close()
 
-    def _failure(self, error: Exception, seconds: float) -> Outcome:
+    def _failure(self, error: Exception, seconds: float, limits: Limits) -> Outcome:
         message, code = str(error), getattr(error, "sqlite_errorname", "")
         if self._denied:
             message = f"{message}: {self._denied}. The database is read-only: run one SELECT"
             return Outcome("refused", message=message, seconds=seconds, code=code)
-        if seconds >= self._limits.seconds and message == "interrupted":
-            limit = f"{self._limits.seconds:g} s"
+        if seconds >= limits.seconds and message == "interrupted":
+            limit = f"{limits.seconds:g} s"
             return Outcome("timeout", message=f"stopped after {limit}", seconds=seconds, code=code)
         if code in ("SQLITE_TOOBIG", "SQLITE_NOMEM"):
             return Outcome("too_large", message=message, seconds=seconds, code=code)
@@ -181,7 +211,7 @@ class Sandbox:
         return sqlite3.SQLITE_DENY
 
     def _texts_in_double_quotes(self, statement: str) -> list[str]:
-        if '"' not in statement:
+        if '"' not in statement or len(statement) > _MAX_WARNED_CHARS:
             return []
         tables = {table for table, _ in self._read}
         known = {fold(column) for _, column in self._read} | {"rowid", "oid", "_rowid_"}
@@ -197,6 +227,9 @@ class Sandbox:
         return self._columns_of[table]
 
 
+# Column names, rows, their size in bytes, and what is too large about them ("" if nothing).
+_Fetched = tuple[tuple[str, ...], list[tuple], int, str]
+
 _ACTIONS = {
     sqlite3.SQLITE_PRAGMA: "PRAGMA {0}",
     sqlite3.SQLITE_FUNCTION: "the function {1}",
@@ -206,6 +239,13 @@ _ACTIONS = {
     sqlite3.SQLITE_TRANSACTION: "a transaction",
     sqlite3.SQLITE_ATTACH: "ATTACH",
 }
+
+
+def _stored_tables(connection: sqlite3.Connection) -> frozenset[str]:
+    """Folded names of the tables in the file, the schema's own included."""
+    query = "SELECT CAST(name AS BLOB) FROM sqlite_master WHERE type = 'table'"
+    names = [name.decode("utf-8", "replace") for (name,) in connection.execute(query)]
+    return frozenset(map(fold, names)) | {"sqlite_master"}
 
 
 def _refusal(statement: str, rest: str) -> str:
