@@ -8,7 +8,7 @@ from jax_t2sql.sql.compare import ColumnOrder
 
 VerdictStatus = Literal[
     "equal", "different",
-    "timeout", "too_large", "error", "refused", "no_query",
+    "timeout", "too_large", "error", "refused", "no_query", "crashed",
     "gold_error", "gold_empty", "infrastructure",
 ]  # fmt: skip
 
@@ -25,18 +25,24 @@ class Verdict:
 
     Attributes:
       status: "equal" or "different" results; the status of the prediction's failed execution;
+        "crashed": two processes did not survive it, and the gold query runs as before;
         "gold_error" or "gold_empty": the gold query gives nothing to compare with;
         "infrastructure": the machinery failed, which says nothing about the prediction.
       detail: one sentence for a person.
       seconds: wall time of the predicted query.
       matches: whether the results agree under the mode, also where the gold is empty: benchmarks
         count that as right although nothing can be learnt from it.
+      constant: whether it matches although it does not depend on the data, as the gold does: the
+        answer was guessed, or read from an earlier result and written down. Worth counting.
+      warnings: of a gold query that can serve: why a right answer might still be called wrong.
     """
 
     status: VerdictStatus
     detail: str = ""
     seconds: float = 0.0
     matches: bool = False
+    constant: bool = False
+    warnings: tuple[str, ...] = ()
 
 
 def machine_fault(outcome: Outcome) -> bool:
@@ -55,10 +61,12 @@ def gold_fault(gold: Outcome) -> Verdict | None:
 def judge(
     gold: Outcome, pred: Outcome, mode: Mode, *, column_order: ColumnOrder = "position"
 ) -> Verdict:
-    """Compares two executions. Pure; the gold must have a result (`gold_fault`)."""
+    """Compares two executions. Pure; the gold must have a result (`gold_fault`).
+
+    Whether a failure of the prediction was the machine's fault takes another query to find out.
+    """
     if not pred.ok:
-        status = "infrastructure" if machine_fault(pred) else pred.status
-        return Verdict(status, pred.message, pred.seconds)
+        return Verdict(pred.status, pred.message, pred.seconds)
     # The public BIRD rule fixes the order of columns, whatever the other modes are allowed.
     order = "position" if mode.kind == "bird" else column_order
     matches = results_equal(gold.rows, pred.rows, mode, column_order=order)

@@ -4,6 +4,7 @@ Needs sqlite-utils (for `read_schema` alone) and nothing else outside the standa
 """
 
 from jax_t2sql.sql.compare import distinct_rows, results_equal
+from jax_t2sql.sql.constant import is_constant
 from jax_t2sql.sql.database import resolve_database
 from jax_t2sql.sql.gold import GoldStore, is_empty
 from jax_t2sql.sql.gold_files import GoldFiles
@@ -36,6 +37,7 @@ __all__ = [
     "distinct_rows",
     "execute",
     "fingerprint",
+    "is_constant",
     "is_empty",
     "is_ordered",
     "parse_mode",
