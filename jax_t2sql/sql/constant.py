@@ -14,7 +14,7 @@ _CLAUSES = ("FROM", "WHERE", "GROUP", "HAVING", "WINDOW", "ORDER", "LIMIT", "UNI
     "EXCEPT")  # fmt: skip
 # Most queries begin with the name of a column, which settles it.
 _MAYBE = re.compile(
-    r"[\s(]*(?:with\b|values\b|select\s+(?:distinct\s+|all\s+)?(?:[-+(.'\"0-9]|\w+\s*\(|x'|null\b))",
+    r"[\s(]*(?:with\b|values\b|select\s+(?:distinct\s+|all\s+)?(?:[-+(.'\"0-9]|\w+\s*\(|x'|null\b|case\b))",
     re.IGNORECASE,
 )
 _LONGEST = 20_000
@@ -40,9 +40,10 @@ def is_constant(sql: str, reads: Collection[str]) -> bool:
     """
     if not reads:
         return True
-    if len(sql) > _LONGEST or not _MAYBE.match(sql):
+    statement = split_statement(sql)[0]
+    if len(statement) > _LONGEST or not _MAYBE.match(statement):
         return False
-    lists = _select_lists(significant(split_statement(sql)[0]))
+    lists = _select_lists(significant(statement))
     return bool(lists) and all(_is_literal(tokens, reads) for tokens in lists)
 
 

@@ -11,31 +11,12 @@ import sqlite3
 import time
 from typing import Self
 
+from jax_t2sql.sql.authorizer import Authorizer, refusal
 from jax_t2sql.sql.database import connect_readonly
 from jax_t2sql.sql.outcome import Limits, Outcome
 from jax_t2sql.sql.quoted import texts_in_double_quotes, warning
 from jax_t2sql.sql.schema import fold, quote_identifier
-from jax_t2sql.sql.tokens import significant, split_statement
-
-# They read the schema and take no value; data_version is what full-text tables ask internally.
-SCHEMA_PRAGMAS = frozenset(
-    {
-        "table_info", "table_xinfo", "table_list", "foreign_key_list",
-        "index_list", "index_info", "index_xinfo", "data_version",
-    }
-)  # fmt: skip
-
-# load_extension runs code; fts3_tokenizer takes and gives raw pointers.
-_FORBIDDEN_FUNCTIONS = frozenset({"load_extension", "fts3_tokenizer"})
-
-_READING = (sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_RECURSIVE)
-
-# Statements that are never a question. Named so that the refusal can say which it was; the
-# authorizer stands behind this list.
-_WRITING_WORDS = (
-    "ALTER", "ANALYZE", "ATTACH", "BEGIN", "COMMIT", "CREATE", "DELETE", "DETACH", "DROP", "END",
-    "INSERT", "REINDEX", "RELEASE", "REPLACE", "ROLLBACK", "SAVEPOINT", "UPDATE", "VACUUM",
-)  # fmt: skip
+from jax_t2sql.sql.tokens import split_statement
 
 _MAX_SQL_CHARS = 1_000_000
 _MAX_WARNED_CHARS = 20_000  # taking a longer statement apart would outlast its time limit
@@ -68,8 +49,7 @@ class Sandbox:
         self._connection.text_factory = str
         self._stored = _stored_tables(self._connection)
         self._columns_of: dict[str, frozenset[str]] = {}
-        self._read: set[tuple[str, str]] = set()
-        self._denied = ""
+        self._authorizer = Authorizer()
         self._deadline = float("inf")
         # No spill files beside the database or in the temporary folder, nor code hidden in views.
         self._connection.execute("PRAGMA temp_store = MEMORY")
@@ -78,7 +58,7 @@ class Sandbox:
         self._connection.setlimit(sqlite3.SQLITE_LIMIT_SQL_LENGTH, 4 * _MAX_SQL_CHARS)
         self._longest = 0
         self._allow_length(limits.max_bytes)
-        self._connection.set_authorizer(self._authorize)
+        self._connection.set_authorizer(self._authorizer)
         self._connection.set_progress_handler(self._out_of_time, _STEPS_BETWEEN_LOOKS)
 
     def __enter__(self) -> Self:
@@ -109,11 +89,10 @@ class Sandbox:
         statement, rest = split_statement(sql)
         if not statement:
             return Outcome("no_query", message="there is no SQL statement in this text")
-        refusal = _refusal(statement, rest)
-        if refusal:
-            return Outcome("refused", message=refusal)
-        self._read.clear()
-        self._denied = ""
+        refused = refusal(statement, rest)
+        if refused:
+            return Outcome("refused", message=refused)
+        self._authorizer.begin()
         self._deadline = start + limits.seconds
         self._allow_length(limits.max_bytes)
         try:
@@ -131,7 +110,7 @@ class Sandbox:
         seconds = time.monotonic() - start
         if excess:
             return Outcome("too_large", message=excess, seconds=seconds)
-        reads = frozenset(fold(c) for table, c in self._read if fold(table) in self._stored)
+        reads = self._authorizer.columns_of(self._stored)
         warnings = self._texts_in_double_quotes(statement) if warn else ()
         warnings = tuple(map(warning, warnings))
         return Outcome(
@@ -178,8 +157,10 @@ class Sandbox:
 
     def _failure(self, error: Exception, seconds: float, limits: Limits) -> Outcome:
         message, code = str(error), getattr(error, "sqlite_errorname", "")
-        if self._denied:
-            message = f"{message}: {self._denied}. The database is read-only: run one SELECT"
+        if self._authorizer.denied:
+            message = (
+                f"{message}: {self._authorizer.denied}. The database is read-only: run one SELECT"
+            )
             return Outcome("refused", message=message, seconds=seconds, code=code)
         if seconds >= limits.seconds and message == "interrupted":
             limit = f"{limits.seconds:g} s"
@@ -191,30 +172,11 @@ class Sandbox:
     def _out_of_time(self) -> bool:
         return time.monotonic() >= self._deadline
 
-    def _authorize(self, action: int, first, second, database, source) -> int:
-        """SQLite asks this for each thing that a statement is about to do, when it compiles it."""
-        if action in _READING:
-            if action == sqlite3.SQLITE_READ and first:
-                self._read.add((first, second))
-            return sqlite3.SQLITE_OK
-        if action == sqlite3.SQLITE_FUNCTION and fold(second) not in _FORBIDDEN_FUNCTIONS:
-            return sqlite3.SQLITE_OK
-        if action == sqlite3.SQLITE_PRAGMA and fold(first) in SCHEMA_PRAGMAS:
-            return sqlite3.SQLITE_OK
-        # What SQLite asks when it declares the columns of a virtual or table-valued function's
-        # table. A real UPDATE of it fails in SQLite itself, whatever the authorizer says.
-        if action == sqlite3.SQLITE_UPDATE and first in ("sqlite_master", "sqlite_temp_master"):
-            return sqlite3.SQLITE_OK
-        self._denied = (
-            _ACTIONS.get(action, "this statement").format(first, second) + " is not allowed"
-        )
-        return sqlite3.SQLITE_DENY
-
     def _texts_in_double_quotes(self, statement: str) -> list[str]:
         if '"' not in statement or len(statement) > _MAX_WARNED_CHARS:
             return []
-        tables = {table for table, _ in self._read}
-        known = {fold(column) for _, column in self._read} | {"rowid", "oid", "_rowid_"}
+        tables = {table for table, _ in self._authorizer.read}
+        known = {fold(column) for _, column in self._authorizer.read} | {"rowid", "oid", "_rowid_"}
         for table in tables:
             known |= {fold(table)} | self._columns(table)
         return texts_in_double_quotes(statement, known)
@@ -230,30 +192,9 @@ class Sandbox:
 # Column names, rows, their size in bytes, and what is too large about them ("" if nothing).
 _Fetched = tuple[tuple[str, ...], list[tuple], int, str]
 
-_ACTIONS = {
-    sqlite3.SQLITE_PRAGMA: "PRAGMA {0}",
-    sqlite3.SQLITE_FUNCTION: "the function {1}",
-    sqlite3.SQLITE_INSERT: "writing to {0}",
-    sqlite3.SQLITE_UPDATE: "writing to {0}",
-    sqlite3.SQLITE_DELETE: "writing to {0}",
-    sqlite3.SQLITE_TRANSACTION: "a transaction",
-    sqlite3.SQLITE_ATTACH: "ATTACH",
-}
-
 
 def _stored_tables(connection: sqlite3.Connection) -> frozenset[str]:
     """Folded names of the tables in the file, the schema's own included."""
     query = "SELECT CAST(name AS BLOB) FROM sqlite_master WHERE type = 'table'"
     names = [name.decode("utf-8", "replace") for (name,) in connection.execute(query)]
     return frozenset(map(fold, names)) | {"sqlite_master"}
-
-
-def _refusal(statement: str, rest: str) -> str:
-    """Why a text is not to be run at all, "" if it may be tried."""
-    if rest:
-        shown = rest if len(rest) <= 60 else rest[:60] + "…"
-        return f"only one statement can be run at a time, but a second one follows: {shown}"
-    word = significant(statement[:100])[0]
-    if word.is_word(*_WRITING_WORDS):
-        return f"{word.text.upper()} is not allowed. The database is read-only: run one SELECT"
-    return ""

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from jax_t2sql.sql.modes import Mode
 from jax_t2sql.sql.outcome import Outcome
+from jax_t2sql.sql.schema import fold
 from jax_t2sql.sql.tokens import Token, significant, split_statement
 
 _AFTER_TERM = ("ASC", "DESC", "COLLATE", "NULLS")
@@ -40,7 +41,7 @@ def order_warnings(
 
     Returns: a sentence each for ties cut by the LIMIT, ties whose order counts, and an answer that
       begins with NULL keys. Nothing where the query's shape is beyond what is looked into here
-      (compound queries, DISTINCT, sort keys that only the select list defines).
+      (compound queries, DISTINCT, sort keys given by number).
     """
     ordering = read_ordering(sql)
     if ordering is None:
@@ -81,8 +82,8 @@ def _tied(a: tuple[tuple, tuple], b: tuple[tuple, tuple]) -> bool:
 def read_ordering(sql: str) -> Ordering | None:
     """The top-level ordering of a simple SELECT, None where there is none or it is not simple."""
     statement = split_statement(sql)[0]
-    tokens = [(token.start, token) for token in significant(statement)]
-    top = [token for token, depth in _with_depth([t for _, t in tokens]) if depth == 0]
+    tokens = significant(statement)
+    top = [token for token, depth in _with_depth(tokens) if depth == 0]
     words = {name: [t for t in top if t.is_word(name)] for name in
              ("SELECT", "FROM", "ORDER", "LIMIT", "UNION", "INTERSECT", "EXCEPT")}  # fmt: skip
     if any(words[name] for name in ("UNION", "INTERSECT", "EXCEPT")):
@@ -92,15 +93,21 @@ def read_ordering(sql: str) -> Ordering | None:
     (select,), (source,), (order,) = words["SELECT"], words["FROM"], words["ORDER"]
     by = next((t for t in top if t.start > order.start), None)
     following = next((t for t in top if t.start > select.start), None)
-    if by is None or not by.is_word("BY") or following.is_word("DISTINCT"):
+    if not select.start < source.start < order.start or following.is_word("DISTINCT"):
+        return None
+    if by is None or not by.is_word("BY"):
         return None
     limit = words["LIMIT"][0] if words["LIMIT"] else None
     end = limit.start if limit else len(statement)
-    terms = _terms([t for _, t in tokens if by.start < t.start < end])
+    terms = _terms([t for t in tokens if by.start < t.start < end])
     bounds = _bounds([t for t in top if limit and t.start > limit.start]) if limit else (0, None)
     if not terms or bounds is None:
         return None
+    named = _aliases(
+        statement, _terms([t for t in tokens if select.start < t.start < source.start])
+    )
     keys = [statement[term[0].start : _key_end(term)] for term in terms]
+    keys = [named.get(fold(key.strip('"`[]')), key) for key in keys]
     if any(key.isdigit() for key in keys):
         return None
     revealing = (
@@ -109,6 +116,17 @@ def read_ordering(sql: str) -> Ordering | None:
     first = terms[0]
     ascending = not any(t.is_word("DESC", "NULLS") for t in first)
     return Ordering(revealing, len(keys), ascending, *bounds)
+
+
+def _aliases(statement: str, items: list[list[Token]]) -> dict[str, str]:
+    """The expressions that a select list names with AS, by folded name."""
+    return {
+        fold(item[-1].value): statement[
+            item[1 if item[0].is_word("ALL") else 0].start : item[-3].stop
+        ]
+        for item in items
+        if len(item) > 2 and item[-2].is_word("AS")
+    }
 
 
 def _with_depth(tokens: list[Token]) -> list[tuple[Token, int]]:
