@@ -148,16 +148,16 @@ class GradingPool:
         ]
         identities = {path: _identity(path) for path in {r.path for r in requests}}
         verdicts: dict[Grade, Verdict] = {}
-        tasks: list[Task] = []
+        tasks: dict[Grade, Task] = {}
         # Predictions for one gold come together, so that mostly one worker alone needs its result.
         for request in sorted(dict.fromkeys(requests), key=lambda r: (r.path, r.gold_sql)):
             known = self._memo.get(identities[request.path], request)
             if known:
                 verdicts[request] = known
             else:
-                tasks.append(Task(request))
-        self._tasks.put(tasks)
-        for request, task in [(task.request, task) for task in tasks]:
+                tasks[request] = Task(request)
+        self._tasks.put(tasks.values())
+        for request, task in tasks.items():
             verdicts[request] = verdict = task.future.result()
             self._memo.put(identities[request.path], request, verdict)
         return [verdicts[request] for request in requests]
