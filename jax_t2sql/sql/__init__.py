@@ -10,6 +10,7 @@ from jax_t2sql.sql.gold import GoldStore, is_empty
 from jax_t2sql.sql.gold_files import GoldFiles
 from jax_t2sql.sql.modes import Mode, parse_mode
 from jax_t2sql.sql.outcome import Limits, Outcome
+from jax_t2sql.sql.proposal import asks_for_order, propose_mode
 from jax_t2sql.sql.sandbox import Sandbox, execute
 from jax_t2sql.sql.schema import (
     Column,
@@ -34,6 +35,7 @@ __all__ = [
     "Sandbox",
     "Schema",
     "Table",
+    "asks_for_order",
     "distinct_rows",
     "execute",
     "fingerprint",
@@ -41,6 +43,7 @@ __all__ = [
     "is_empty",
     "is_ordered",
     "parse_mode",
+    "propose_mode",
     "quote_identifier",
     "read_schema",
     "resolve_database",
