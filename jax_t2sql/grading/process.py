@@ -89,7 +89,6 @@ class WorkerProcess:
           WorkerDied: it takes none any more.
         """
         first, self._next = self._next, self._next + len(requests)
-        self._progress.begin(first, "prediction")  # the clock of a worker that is slow to begin
         self._send((first, list(requests)))
         return first
 

@@ -2,6 +2,7 @@
 
 import contextlib
 import threading
+import time
 from collections import deque
 from collections.abc import Sequence
 
@@ -64,6 +65,7 @@ class Seat:
         serial = None
         try:
             serial = worker.send([task.request for task in waiting])  # of the first that waits
+            sent = time.monotonic()
             while waiting:
                 answers = worker.receive(_LOOK_SECONDS)
                 for number, answer in answers:
@@ -71,7 +73,7 @@ class Seat:
                         _finish(waiting.popleft(), answer)
                         serial += 1
                 if waiting and not answers:
-                    self._look_at(worker, waiting, serial)
+                    self._look_at(worker, waiting, serial, sent)
         except WorkerDied as death:
             work = worker.work()
             self._replace()
@@ -84,21 +86,29 @@ class Seat:
                 self._settle(task, when_dead(task.request, work.stage, str(death)), waiting)
             self._put_back(waiting, 0)
 
-    def _look_at(self, worker: WorkerProcess, waiting: deque[Task], serial: int) -> None:
+    def _look_at(
+        self, worker: WorkerProcess, waiting: deque[Task], serial: int, sent: float
+    ) -> None:
         """Deals with a worker that has not answered for a while."""
         work = worker.work()
         place = _place(work.serial, serial, waiting)
+        if place is None:
+            # Still at a query of an earlier batch, which has been cut off. Whatever its end is,
+            # nobody here is to blame.
+            if time.monotonic() - sent > self._settings.gold_limits.seconds + _GRACE_SECONDS:
+                self._replace()
+                self._put_back(waiting, 0)
+            return
         limits = self._limits(work.stage)
         if work.seconds > limits.seconds + _GRACE_SECONDS:
             # Looked at twice, lest it was just about to begin the next.
             again = worker.work()
             if again.serial == work.serial and again.seconds >= work.seconds:
                 self._replace()
-                if place is not None:
-                    task = waiting[place]
-                    self._settle(task, when_stuck(task.request, work.stage, limits), waiting)
+                task = waiting[place]
+                self._settle(task, when_stuck(task.request, work.stage, limits), waiting)
                 self._put_back(waiting, 0)
-        elif place is not None and work.seconds > _LOOK_SECONDS and place + 1 < len(waiting):
+        elif work.seconds > _LOOK_SECONDS and place + 1 < len(waiting):
             worker.cut(work.serial + 1)
             self._put_back(waiting, place + 1)
 

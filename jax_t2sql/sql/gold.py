@@ -11,6 +11,8 @@ from jax_t2sql.sql.outcome import Outcome
 # What the same file and query would give again. A timeout may be the machine's fault.
 _REPEATABLE = ("ok", "error", "refused", "too_large", "no_query")
 
+_CELL_BYTES = 100  # what a cell takes in memory, roughly
+
 
 class GoldStore:
     """A bounded memory of outcomes, keyed by the database file and the query.
@@ -22,7 +24,7 @@ class GoldStore:
         """Keeps the most recently used outcomes.
 
         Args:
-          max_cells: at most so many cells in all.
+          max_cells: at most so many cells in all; long texts and blobs count as several.
           files: a folder behind the memory: results are sought there before a query is run.
         """
         self._files = files
@@ -57,7 +59,7 @@ class GoldStore:
 
 
 def _cells(outcome: Outcome) -> int:
-    return 1 + len(outcome.rows) * max(len(outcome.columns), 1)
+    return 1 + max(len(outcome.rows) * len(outcome.columns), outcome.size // _CELL_BYTES)
 
 
 def is_empty(outcome: Outcome) -> bool:

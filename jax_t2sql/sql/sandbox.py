@@ -97,8 +97,13 @@ class Sandbox:
         self._allow_length(limits.max_bytes)
         try:
             columns, rows, size, excess = self._fetch_decoded(statement, limits)
-        except MemoryError:
-            excess = "the query needs more memory than a query may have"
+        except MemoryError:  # Python's word for SQLITE_NOMEM, too
+            return Outcome(
+                "too_large",
+                message="the query needs more memory than a query may have",
+                seconds=time.monotonic() - start,
+                code="SQLITE_NOMEM",
+            )
         except UnicodeEncodeError:
             return Outcome(
                 "error", message="the SQL holds half of a surrogate pair, which is no text"

@@ -222,12 +222,12 @@ CORPUS = [
         + "SELECT sum(length(json_patch(json_array(a.n, b.n), json_object('a', b.n))))"
         " FROM r a, r b",
         quote_bomb=_numbers(1_000_000) + "SELECT sum(length(quote(zeroblob(900000 + n)))) FROM r",
-        doubling_ctes=_doubling_ctes(40),
         delayed_first_row=_numbers(10_000)
         + "SELECT a.n FROM r a, r b, r c WHERE a.n + b.n + c.n = -1",
     ),
     *_all(
         SLOW,
+        doubling_ctes=_doubling_ctes(40),
         sort_bomb=_numbers(3_000) + "SELECT a.n FROM r a, r b ORDER BY random()",
         distinct_bomb=_numbers(10_000) + "SELECT count(DISTINCT a.n * 10000 + b.n) FROM r a, r b",
         union_bomb="WITH RECURSIVE r(n, t) AS (SELECT 1, hex(randomblob(1000)) UNION"

@@ -7,10 +7,11 @@ import pytest
 from jax_t2sql.grading.grader import Grader
 from jax_t2sql.grading.requests import CheckGold, Execute, Failed, Grade, Probe, Settings
 from jax_t2sql.grading.verdict import Verdict
-from jax_t2sql.sql import Limits, Mode
+from jax_t2sql.sql import Limits, Mode, Outcome, Sandbox
 
 LIMITS = Limits(seconds=5, max_rows=4)
 SET = Mode("set")
+NO_MEMORY = "SQLITE_NOMEM"
 
 
 def grader(limits=LIMITS, **more):
@@ -141,3 +142,20 @@ def test_memory_that_runs_out_is_a_verdict(shop, monkeypatch):
     assert worker.answer(grade(shop, "SELECT 1", "SELECT 2")).status == "too_large"
     monkeypatch.undo()
     assert worker.answer(grade(shop, "SELECT 1", "SELECT 1.0")).status == "equal"
+
+
+def test_memory_that_other_databases_hold_is_given_back(shop, tmp_path, monkeypatch):
+    other = tmp_path / "other.sqlite"
+    other.write_bytes(shop.read_bytes())
+    worker = grader()
+    assert worker.answer(Execute(str(other), "SELECT 1")).ok
+    ran = []
+    real = Sandbox.execute
+
+    def fail_once(self, sql, **more):
+        ran.append(sql)
+        return real(self, sql, **more) if len(ran) > 1 else Outcome("too_large", code=NO_MEMORY)
+
+    monkeypatch.setattr(Sandbox, "execute", fail_once)
+    assert worker.answer(Execute(str(shop), "SELECT 1")).ok
+    assert list(worker._open) == [str(shop)]

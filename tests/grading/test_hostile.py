@@ -34,9 +34,11 @@ def guarded(shop, monkeypatch, tmp_path):
     assert (hashlib.sha256(shop.read_bytes()).digest(), sorted(tmp_path.rglob("*"))) == before
 
 
-def test_every_attack_ends_in_its_verdict(guarded):
+@pytest.mark.parametrize("memory", [4 * 2**30, 300 * 2**20])
+def test_every_attack_ends_in_its_verdict(guarded, memory):
+    """With little memory, too: a query that meets the bound is too large, its process lives."""
     wrong = []
-    with GradingPool(2, limits=Limits(seconds=SECONDS)) as pool:
+    with GradingPool(2, limits=Limits(seconds=SECONDS), memory_bytes=memory) as pool:
         futures = [(attack, pool.grade(guarded, GOLD, attack.sql, "set")) for attack in CORPUS]
         for attack, future in futures:
             verdict = future.result(timeout=len(CORPUS) * (SECONDS + 1) + PATIENCE)
