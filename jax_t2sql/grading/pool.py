@@ -18,9 +18,10 @@ from jax_t2sql.grading.requests import CheckGold, Execute, Grade, Request, Setti
 from jax_t2sql.grading.seat import Seat, shut_down
 from jax_t2sql.grading.tasks import Task, TaskQueue
 from jax_t2sql.grading.verdict import Verdict
-from jax_t2sql.sql import GoldFiles, Limits, Mode, Outcome, parse_mode
+from jax_t2sql.sql import GoldFiles, Limits, Mode, Outcome, parse_mode, split_statement
 from jax_t2sql.sql.compare import ColumnOrder
 from jax_t2sql.sql.database import file_identity
+from jax_t2sql.sql.sandbox import MAX_SQL_CHARS
 
 
 @dataclass(frozen=True)
@@ -103,7 +104,7 @@ class GradingPool:
     ) -> Future[Verdict]:
         """Grades a predicted query. The future always gives a verdict; at once UserError for a
         mode that is none."""
-        request = Grade(_absolute(db_path), gold_sql, pred_sql, _mode(mode))
+        request = _grade(db_path, gold_sql, pred_sql, mode)
         identity = _identity(request.path)
         known = self._memo.get(identity, request)
         if known:
@@ -141,11 +142,12 @@ class GradingPool:
         return self._submit(CheckGold(_absolute(db_path), gold_sql, _mode(mode)))
 
     def grade_many(self, jobs: Sequence[GradeJob]) -> list[Verdict]:
-        """Grades many predictions and waits. Jobs that are alike in all parts are graded once."""
-        requests = [
-            Grade(_absolute(job.db_path), job.gold_sql, job.pred_sql, _mode(job.mode))
-            for job in jobs
-        ]
+        """Grades many predictions and waits.
+
+        Jobs that are alike in all parts are graded once; comments, blanks and semicolons around the
+        predicted statement are no difference.
+        """
+        requests = [_grade(job.db_path, job.gold_sql, job.pred_sql, job.mode) for job in jobs]
         identities = {path: _identity(path) for path in {r.path for r in requests}}
         verdicts: dict[Grade, Verdict] = {}
         tasks: dict[Grade, Task] = {}
@@ -202,6 +204,15 @@ def _identity(path: str) -> tuple[int, ...] | None:
         return file_identity(path)
     except UserError:
         return None
+
+
+def _grade(
+    db_path: str | os.PathLike, gold_sql: str, pred_sql: str, mode: Mode | str | None
+) -> Grade:
+    if len(pred_sql) <= MAX_SQL_CHARS:
+        statement, rest = split_statement(pred_sql)
+        pred_sql = pred_sql if rest else statement
+    return Grade(_absolute(db_path), gold_sql, pred_sql, _mode(mode))
 
 
 def _absolute(path: str | os.PathLike) -> str:

@@ -18,7 +18,7 @@ from jax_t2sql.sql.quoted import texts_in_double_quotes, warning
 from jax_t2sql.sql.schema import fold, quote_identifier
 from jax_t2sql.sql.tokens import split_statement
 
-_MAX_SQL_CHARS = 1_000_000
+MAX_SQL_CHARS = 1_000_000
 _MAX_WARNED_CHARS = 20_000  # taking a longer statement apart would outlast its time limit
 _STEPS_BETWEEN_LOOKS = 1_000  # SQLite VM instructions; about 20 microseconds
 _ROWS_BETWEEN_LOOKS = 256
@@ -55,7 +55,7 @@ class Sandbox:
         self._connection.execute("PRAGMA temp_store = MEMORY")
         self._connection.execute("PRAGMA trusted_schema = OFF")
         self._connection.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 0)
-        self._connection.setlimit(sqlite3.SQLITE_LIMIT_SQL_LENGTH, 4 * _MAX_SQL_CHARS)
+        self._connection.setlimit(sqlite3.SQLITE_LIMIT_SQL_LENGTH, 4 * MAX_SQL_CHARS)
         self._longest = 0
         self._allow_length(limits.max_bytes)
         self._connection.set_authorizer(self._authorizer)
@@ -83,8 +83,8 @@ class Sandbox:
         """
         limits = limits or self._limits
         start = time.monotonic()
-        if len(sql) > _MAX_SQL_CHARS:
-            excess = f"the SQL has {len(sql):,} characters; at most {_MAX_SQL_CHARS:,} are run"
+        if len(sql) > MAX_SQL_CHARS:
+            excess = f"the SQL has {len(sql):,} characters; at most {MAX_SQL_CHARS:,} are run"
             return Outcome("refused", message=excess)
         statement, rest = split_statement(sql)
         if not statement:

@@ -119,7 +119,7 @@ def main() -> None:
     paths = {row["db_id"]: str(resolve_database(databases, row["db_id"])) for row in rows}
     jobs = [GradeJob(paths[row["db_id"]], row["gold"], row["pred"], "set") for row in rows]
     new = [
-        GradeJob(job.db_path, job.gold_sql, f"{job.pred_sql}\n-- {i}", "set")
+        GradeJob(job.db_path, job.gold_sql, job.pred_sql.replace(" ", f" /*{i}*/ ", 1), "set")
         for i, job in enumerate(jobs)
     ]
     load, cores = os.getloadavg()[0], len(os.sched_getaffinity(0))

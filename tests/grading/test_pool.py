@@ -85,6 +85,16 @@ def test_grade_many_keeps_order_and_grades_twins_once(pool, shop):
     assert pool.grade_many([]) == []
 
 
+def test_twins_may_differ_around_the_statement_alone(pool, shop):
+    texts = ["SELECT 8", "SELECT 8;", " SELECT 8 ;; -- done", "/* first */ SELECT 8"]
+    others = ["SELECT 8; SELECT 9", "SELECT '8;'", "SELECT /* */ 8", "", "SELECT '8", ";"]
+    verdicts = pool.grade_many([GradeJob(shop, "SELECT 8", text) for text in texts + others])
+    assert len({id(verdict) for verdict in verdicts[:4]}) == 1
+    statuses = [verdict.status for verdict in verdicts]
+    assert statuses[:4] == ["equal"] * 4
+    assert statuses[4:] == ["refused", "different", "equal", "no_query", "error", "no_query"]
+
+
 def test_faults_of_the_caller_are_raised_or_told(pool, shop, tmp_path):
     with pytest.raises(UserError, match="'bag' is unknown"):
         pool.grade(shop, "SELECT 1", "SELECT 1", "bag")
