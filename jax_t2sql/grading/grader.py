@@ -6,8 +6,16 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from jax_t2sql.errors import UserError
-from jax_t2sql.grading.requests import CheckGold, Execute, Failed, Grade, Probe, Request, Settings
-from jax_t2sql.grading.requests import Stage as Stage
+from jax_t2sql.grading.requests import (
+    CheckGold,
+    Execute,
+    Failed,
+    Grade,
+    Probe,
+    Request,
+    Settings,
+    Stage,
+)
 from jax_t2sql.grading.verdict import Verdict, gold_fault, judge, judge_gold, machine_fault
 from jax_t2sql.sql import GoldFiles, GoldStore, Limits, Outcome, Sandbox, is_constant
 from jax_t2sql.sql.database import file_identity
@@ -68,7 +76,14 @@ class Grader:
         limits = self._settings.limits.with_room_for(gold)
         pred = self._run(request.path, request.pred_sql, "prediction", limits)
         self.begin("comparison")
-        verdict = judge(gold, pred, request.mode, column_order=self._settings.column_order)
+        settings = self._settings
+        verdict = judge(
+            gold,
+            pred,
+            request.mode,
+            rel_tol=settings.rel_tol,
+            column_order=settings.column_order,
+        )
         if pred.status == "timeout" or machine_fault(pred):
             return self._unless_broken(request.path, request.gold_sql, verdict)
         if (
@@ -86,7 +101,8 @@ class Grader:
         gold = self._gold(request.path, request.gold_sql)
         if not gold.ok:
             return judge_gold(gold, gold, request.mode)
-        verdict = judge_gold(gold, run(request.gold_sql), request.mode)
+        again = run(request.gold_sql)
+        verdict = judge_gold(gold, again, request.mode, rel_tol=self._settings.rel_tol)
         if verdict.status != "equal":
             return verdict
         warnings = order_warnings(request.gold_sql, gold, request.mode, run)

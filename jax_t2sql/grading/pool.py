@@ -18,7 +18,15 @@ from jax_t2sql.grading.requests import CheckGold, Execute, Grade, Request, Setti
 from jax_t2sql.grading.seat import Seat, shut_down
 from jax_t2sql.grading.tasks import Task, TaskQueue
 from jax_t2sql.grading.verdict import Verdict
-from jax_t2sql.sql import GoldFiles, Limits, Mode, Outcome, parse_mode, split_statement
+from jax_t2sql.sql import (
+    GoldFiles,
+    Limits,
+    Mode,
+    Outcome,
+    parse_mode,
+    results_equal,
+    split_statement,
+)
 from jax_t2sql.sql.compare import ColumnOrder
 from jax_t2sql.sql.database import file_identity
 from jax_t2sql.sql.sandbox import MAX_SQL_CHARS
@@ -55,6 +63,7 @@ class GradingPool:
         limits: Limits | None = None,
         gold_limits: Limits | None = None,
         column_order: ColumnOrder = "position",
+        rel_tol: float = 1e-9,
         memory_bytes: int = 4 * 2**30,
         gold_folder: str | os.PathLike | None = None,
         max_waiting: int = 10_000,
@@ -66,6 +75,7 @@ class GradingPool:
           limits: of each query. A prediction may in any case give twice what its gold gives.
           gold_limits: of gold queries; by default four times as wide.
           column_order: "any" lets predicted columns stand in another order, in all modes but bird.
+          rel_tol: relative tolerance between two numbers of which one is REAL; not under bird.
           memory_bytes: address space a worker may have; SQLite itself may take half of it. A query
             that needs more is too large.
           gold_folder: keep the results of gold queries there, for other runs too.
@@ -73,8 +83,9 @@ class GradingPool:
 
         Raises:
           ValueError: there would be no worker, or no room.
-          UserError: the folder cannot be made.
+          UserError: the folder cannot be made, or comparing would not accept the options.
         """
+        results_equal([], [], "set", rel_tol=rel_tol, column_order=column_order)  # checks them
         for name, value in (("workers", workers), ("max_waiting", max_waiting)):
             if value < 1:
                 raise ValueError(f"{name} is {value}; a grading pool needs at least 1")
@@ -83,7 +94,7 @@ class GradingPool:
         if gold_folder is not None:
             gold_folder = _absolute(gold_folder)
             GoldFiles(gold_folder, limits=gold_limits)  # now, and told to the caller, if it fails
-        settings = Settings(limits, gold_limits, column_order, memory_bytes, gold_folder)
+        settings = Settings(limits, gold_limits, column_order, memory_bytes, gold_folder, rel_tol)
         self._memo = VerdictMemo()
         self._tasks = TaskQueue(capacity=max_waiting, takers=workers)
         self._seats = [Seat(settings, self._tasks) for _ in range(workers)]

@@ -19,6 +19,7 @@ class Settings:
       column_order: whether predicted columns may stand in another order.
       memory_bytes: address space that the process may have.
       gold_folder: where results of golds are kept between runs, if anywhere.
+      rel_tol: relative tolerance between two numbers of which one is REAL.
     """
 
     limits: Limits
@@ -26,6 +27,7 @@ class Settings:
     column_order: Literal["position", "any"]
     memory_bytes: int
     gold_folder: str | None = None
+    rel_tol: float = 1e-9
 
 
 @dataclass(frozen=True)

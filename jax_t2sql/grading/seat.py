@@ -15,7 +15,7 @@ from jax_t2sql.sql import Limits
 _ATTEMPTS = 2  # a request whose worker dies is tried once more, on a new one
 _START_ATTEMPTS = 3
 # A query's own time limit and this much more: then it is stuck inside one SQLite step.
-_GRACE_SECONDS = 0.7
+_GRACE_SECONDS = 0.5
 # How often a busy worker is looked at. One at a long query gives up the rest of its batch.
 _LOOK_SECONDS = 0.1
 

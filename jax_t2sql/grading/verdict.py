@@ -59,7 +59,12 @@ def gold_fault(gold: Outcome) -> Verdict | None:
 
 
 def judge(
-    gold: Outcome, pred: Outcome, mode: Mode, *, column_order: ColumnOrder = "position"
+    gold: Outcome,
+    pred: Outcome,
+    mode: Mode,
+    *,
+    rel_tol: float = 1e-9,
+    column_order: ColumnOrder = "position",
 ) -> Verdict:
     """Compares two executions. Pure; the gold must have a result (`gold_fault`).
 
@@ -69,7 +74,7 @@ def judge(
         return Verdict(pred.status, pred.message, pred.seconds)
     # The public BIRD rule fixes the order of columns, whatever the other modes are allowed.
     order = "position" if mode.kind == "bird" else column_order
-    matches = results_equal(gold.rows, pred.rows, mode, column_order=order)
+    matches = results_equal(gold.rows, pred.rows, mode, rel_tol=rel_tol, column_order=order)
     if is_empty(gold):
         detail = "the gold query gives no rows, or only NULL: any empty answer would match"
         return Verdict("gold_empty", detail, pred.seconds, matches)
@@ -79,7 +84,7 @@ def judge(
     return Verdict("different", detail, pred.seconds)
 
 
-def judge_gold(gold: Outcome, again: Outcome, mode: Mode) -> Verdict:
+def judge_gold(gold: Outcome, again: Outcome, mode: Mode, *, rel_tol: float = 1e-9) -> Verdict:
     """Whether a gold query can serve: graded against a second run of itself, it must be equal.
 
     Under "subset" the gold lists all acceptable rows and is no acceptable answer itself; there it
@@ -89,13 +94,13 @@ def judge_gold(gold: Outcome, again: Outcome, mode: Mode) -> Verdict:
     if fault:
         return fault
     if mode.kind != "subset":
-        verdict = judge(gold, again, mode)
+        verdict = judge(gold, again, mode, rel_tol=rel_tol)
         if verdict.status == "different":
             detail = "run twice, the gold query gives two different results"
             return Verdict("gold_error", detail, verdict.seconds)
         return verdict
-    verdict = judge(gold, again, Mode("set"))
-    distinct = distinct_rows(gold.rows)
+    verdict = judge(gold, again, Mode("set"), rel_tol=rel_tol)
+    distinct = distinct_rows(gold.rows, rel_tol=rel_tol)
     if verdict.status == "equal" and distinct < mode.count:
         detail = f"the gold query gives {distinct} distinct rows, so {mode} can never be met"
         return Verdict("gold_error", detail, verdict.seconds)

@@ -89,7 +89,7 @@ def _watch(parent: int, outbox: _Outbox) -> None:
     """
     while os.getppid() == parent:
         time.sleep(_LOOK_SECONDS)
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError, MemoryError):
             outbox.send()
     os._exit(0)
 

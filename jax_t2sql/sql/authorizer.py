@@ -4,10 +4,10 @@ A second statement and a writing first word are found in the text, so that the r
 them; all else, and whatever the text hides, by SQLite's authorizer when it compiles the statement.
 """
 
+import re
 import sqlite3
 
 from jax_t2sql.sql.schema import fold
-from jax_t2sql.sql.tokens import significant
 
 # They read the schema and take no value; data_version is what full-text tables ask internally.
 SCHEMA_PRAGMAS = frozenset(
@@ -31,6 +31,7 @@ _WRITING_WORDS = (
     "ALTER", "ANALYZE", "ATTACH", "BEGIN", "COMMIT", "CREATE", "DELETE", "DETACH", "DROP", "END",
     "INSERT", "REINDEX", "RELEASE", "REPLACE", "ROLLBACK", "SAVEPOINT", "UPDATE", "VACUUM",
 )  # fmt: skip
+_FIRST_WORD = re.compile(r"[A-Za-z0-9_$\x80-\U0010ffff]*")
 
 
 def refusal(statement: str, rest: str) -> str:
@@ -38,9 +39,9 @@ def refusal(statement: str, rest: str) -> str:
     if rest:
         shown = rest if len(rest) <= 60 else rest[:60] + "…"
         return f"only one statement can be run at a time, but a second one follows: {shown}"
-    word = significant(statement[:100])[0]
-    if word.is_word(*_WRITING_WORDS):
-        return f"{word.text.upper()} is not allowed. The database is read-only: run one SELECT"
+    word = _FIRST_WORD.match(statement)[0].upper()
+    if word in _WRITING_WORDS:
+        return f"{word} is not allowed. The database is read-only: run one SELECT"
     return ""
 
 

@@ -8,8 +8,10 @@ from jax_t2sql.sql.database import file_identity
 from jax_t2sql.sql.gold_files import GoldFiles
 from jax_t2sql.sql.outcome import Outcome
 
-# What the same file and query would give again. A timeout may be the machine's fault.
+# What the same file and query would give again. A timeout may be the machine's fault, and so may
+# errors that SQLite gives other names to: of reading, of memory.
 _REPEATABLE = ("ok", "error", "refused", "too_large", "no_query")
+_REPEATABLE_CODES = ("", "SQLITE_ERROR", "SQLITE_AUTH", "SQLITE_TOOBIG")
 
 _CELL_BYTES = 100  # what a cell takes in memory, roughly
 
@@ -47,7 +49,8 @@ class GoldStore:
             outcome = run()
             if self._files and outcome.ok:
                 self._files.write(path, sql, outcome)
-        if outcome.status in _REPEATABLE and _cells(outcome) <= self._max_cells:
+        repeatable = outcome.status in _REPEATABLE and outcome.code in _REPEATABLE_CODES
+        if repeatable and _cells(outcome) <= self._max_cells:
             self._outcomes[key] = outcome
             self._cells += _cells(outcome)
             while self._cells > self._max_cells:

@@ -139,21 +139,23 @@ class Sandbox:
         return self._fetch(statement, limits)
 
     def _fetch(self, statement: str, limits: Limits) -> "_Fetched":
+        max_rows, max_bytes = limits.max_rows, limits.max_bytes
         cursor = self._connection.execute(statement)
         try:
             columns = tuple(column[0] for column in cursor.description or ())
             rows: list[tuple] = []
-            size = 0
+            size, row_size = 0, 8 * len(columns)
             for row in cursor:
-                size += 8 * len(row)
+                size += row_size
                 for cell in row:
-                    if cell.__class__ is str or cell.__class__ is bytes:
+                    kind = cell.__class__
+                    if kind is str or kind is bytes:
                         size += len(cell)
-                if len(rows) >= limits.max_rows:
-                    return columns, [], size, f"the result has more than {limits.max_rows:,} rows"
-                if size > limits.max_bytes:
-                    return columns, [], size, f"the result has more than {limits.max_bytes:,} bytes"
+                if size > max_bytes:
+                    return columns, [], size, f"the result has more than {max_bytes:,} bytes"
                 rows.append(row)
+                if len(rows) > max_rows:
+                    return columns, [], size, f"the result has more than {max_rows:,} rows"
                 if len(rows) % _ROWS_BETWEEN_LOOKS == 0 and self._out_of_time():
                     raise sqlite3.OperationalError("interrupted")
             return columns, rows, size, ""

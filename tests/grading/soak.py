@@ -73,12 +73,18 @@ class Killer(threading.Thread):
         self.join()
 
 
-def soak(folder: Path, *, items: int, hostile: float, workers: int, kills: int) -> dict:
-    """Grades that many items and tells what became of them and what is left."""
+def make_shop(folder: Path) -> Path:
+    """A small database."""
     path = folder / "shop.sqlite"
     connection = sqlite3.connect(path)
     connection.executescript(SCRIPT)
     connection.close()
+    return path
+
+
+def soak(folder: Path, *, items: int, hostile: float, workers: int, kills: int) -> dict:
+    """Grades that many items and tells what became of them and what is left."""
+    path = make_shop(folder)
     before = path.read_bytes(), sorted(folder.rglob("*"))
     generator = random.Random(0)
     jobs, expected = [], []

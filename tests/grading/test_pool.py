@@ -129,6 +129,16 @@ def test_a_changed_file_is_read_anew(pool, shop):
         assert pool.grade(shop, sql, "SELECT 'nib'").result().status == "equal"
 
 
+def test_tolerance_and_column_order_are_settable(shop):
+    with GradingPool(1, rel_tol=1e-6, column_order="any") as pool:
+        assert pool.grade(shop, "SELECT 1.0, 'a'", "SELECT 'a', 1.0000001").result().matches
+        assert not pool.grade(shop, "SELECT 1.0", "SELECT 1.00001").result().matches
+    with pytest.raises(UserError, match="rel_tol is 0.1"):
+        GradingPool(1, rel_tol=0.1)
+    with pytest.raises(UserError, match="column_order is 'all'"):
+        GradingPool(1, column_order="all")
+
+
 def test_usable_from_many_threads(pool, shop):
     answers = {}
 
