@@ -4,6 +4,7 @@ import traceback
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 from jax_t2sql.errors import UserError
 from jax_t2sql.grading.requests import (
@@ -114,7 +115,7 @@ class Grader:
         return replace(verdict, warnings=warnings)
 
     def _gold(self, path: str, sql: str) -> Outcome:
-        run = lambda: self._run(path, sql, "gold", self._settings.gold_limits)  # noqa: E731
+        run = partial(self._run, path, sql, "gold", self._settings.gold_limits)
         return self._golds.get(path, sql, run)
 
     def _unless_broken(self, path: str, gold_sql: str, verdict: Verdict) -> Verdict:
