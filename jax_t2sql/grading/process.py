@@ -26,7 +26,11 @@ _BOOT = (
 
 
 class WorkerDied(Exception):
-    """The process ended without an answer."""
+    """The process ended without an answer; `killed` if by a signal."""
+
+    def __init__(self, status: int | None) -> None:
+        super().__init__(f"exit status {status}")
+        self.killed = status is not None and status < 0
 
 
 class WorkerProcess:
@@ -80,7 +84,7 @@ class WorkerProcess:
                 return
         except (EOFError, OSError):
             pass
-        raise WorkerDied(f"exit status {self._status()}")
+        raise self.death()
 
     def send(self, requests: Sequence[Request]) -> int:
         """Gives the process a batch to answer in order; returns the first one's serial number.
@@ -101,7 +105,7 @@ class WorkerProcess:
         try:
             return self._connection.recv() if self._connection.poll(seconds) else []
         except (EOFError, OSError):
-            raise WorkerDied(f"exit status {self._status()}") from None
+            raise self.death() from None
 
     def work(self) -> Work:
         """What the process is at, or was when it ended."""
@@ -125,11 +129,11 @@ class WorkerProcess:
         try:
             self._connection.send(message)
         except OSError:
-            raise WorkerDied(f"exit status {self._status()}") from None
+            raise self.death() from None
 
-    def _status(self) -> int | None:
-        """Exit status (negative: the signal), None while it still runs."""
+    def death(self) -> WorkerDied:
+        """What to raise for a process that has ended, or is about to."""
         try:
-            return self._process.wait(timeout=1)
+            return WorkerDied(self._process.wait(timeout=1))  # negative: the signal
         except subprocess.TimeoutExpired:
-            return None
+            return WorkerDied(None)

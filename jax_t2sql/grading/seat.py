@@ -13,9 +13,11 @@ from jax_t2sql.grading.tasks import Task, TaskQueue
 from jax_t2sql.sql import Limits
 
 _ATTEMPTS = 2  # a request whose worker dies is tried once more, on a new one
+# A worker that ends by itself while it starts will do so again; one that is killed may not.
 _START_ATTEMPTS = 3
+_KILLED_START_ATTEMPTS = 20
 # A query's own time limit and this much more: then it is stuck inside one SQLite step.
-_GRACE_SECONDS = 0.5
+_GRACE_SECONDS = 0.6
 # How often a busy worker is looked at. One at a long query gives up the rest of its batch.
 _LOOK_SECONDS = 0.1
 
@@ -129,19 +131,21 @@ class Seat:
 
     def _ready_worker(self) -> WorkerProcess:
         """The process, when it takes requests."""
-        for _ in range(_START_ATTEMPTS):
+        ended = killed = 0
+        while ended < _START_ATTEMPTS and killed < _KILLED_START_ATTEMPTS:
             try:
                 worker = self._process()
                 if worker is None:
                     raise _Stopped
                 if not worker.alive:  # killed while idle: no fault of what comes next
-                    raise WorkerDied("it was killed")
+                    raise worker.death()
                 if not self._ready:
                     worker.wait_ready()
                     self._ready = True
                 return worker
             except WorkerDied as death:
                 self._discard()
+                ended, killed = ended + (not death.killed), killed + death.killed
                 cause = str(death)
         raise OSError(
             f"a grading worker does not start ({cause}); its standard error says why."

@@ -52,6 +52,23 @@ def test_a_worker_killed_while_idle_costs_nothing(shop):
             os.kill(pid, signal.SIGKILL)
 
 
+def test_workers_killed_while_they_start_lose_nothing(shop):
+    with GradingPool(1, limits=Limits(seconds=30)) as pool:
+        futures = [pool.grade(shop, "SELECT 1", f"SELECT 1, {i}") for i in range(5)]
+        killed = set()
+        while len(killed) < 5 and not futures[-1].done():
+            for pid in set(pool.worker_pids) - killed:
+                os.kill(pid, signal.SIGKILL)
+                killed.add(pid)
+        assert {future.result(timeout=60).status for future in futures} == {"different"}
+
+
+def test_a_worker_that_never_starts_is_told(shop, monkeypatch):
+    monkeypatch.setattr(sys, "executable", "/bin/false")
+    with GradingPool(1) as pool, pytest.raises(OSError, match="does not start"):
+        pool.execute(shop, "SELECT 1").result(timeout=60)
+
+
 def test_a_prediction_that_takes_its_process_along_twice_has_crashed(shop):
     with GradingPool(1, limits=Limits(seconds=30)) as pool:
         assert pool.grade(shop, "SELECT id FROM item", "SELECT 1").result().status == "different"
