@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from jax_t2sql.errors import UserError
@@ -22,11 +22,14 @@ class GoldReport:
       quarantined: (problem, reason): it fails, is too slow or large, changes from run to run, or
         its database or mode is unusable.
       empty: it gives no rows or only NULL, so any empty answer would match: nothing to reward.
+      warnings: (problem, reason) of problems that are kept: part of the gold's answer is chance
+        (ties cut by LIMIT or ordered at will, NULL sorted first), or it barely keeps to the limits.
     """
 
     kept: list["Problem"]
     quarantined: list[tuple["Problem", str]]
     empty: list["Problem"]
+    warnings: list[tuple["Problem", str]] = field(default_factory=list)
 
 
 def check_golds(
@@ -37,7 +40,7 @@ def check_golds(
     Args:
       problems: anything with `db_id`, `gold_sql` and `grading`.
       databases: as for `resolve_database`.
-      pool: its limits hold for golds too.
+      pool: its limits for golds hold.
 
     Raises:
       UserError: no problem at all has a database: the folder is wrong, not the data.
@@ -69,6 +72,7 @@ def check_golds(
         verdict = check.result()
         if verdict.status == "equal":
             report.kept.append(problem)
+            report.warnings.extend((problem, warning) for warning in verdict.warnings)
         elif verdict.status == "gold_empty":
             report.empty.append(problem)
         else:

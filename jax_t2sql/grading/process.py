@@ -1,4 +1,4 @@
-"""One worker process as its owner sees it: started, asked, timed, killed.
+"""One worker process as its owner sees it: started, given work, watched, killed.
 
 A new interpreter, never a fork: the owner may have threads of jax that a fork would freeze while
 they hold locks. Started by a plain command, so nothing of the owner's main module runs again,
@@ -9,14 +9,13 @@ import multiprocessing
 import os
 import subprocess
 import sys
-import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import jax_t2sql
-from jax_t2sql.grading.requests import Request, Settings, Stage, Started
+from jax_t2sql.grading.progress import Progress, Work, shared_memory
+from jax_t2sql.grading.requests import Request, Settings
 
-# Between a query's own time limit and the kill: for a query that is stuck inside one SQLite step.
-GRACE_SECONDS = 0.7
 _START_SECONDS = 60.0
 
 # The owner's copy of the package, whatever directory either process was started in.
@@ -27,15 +26,11 @@ _BOOT = (
 
 
 class WorkerDied(Exception):
-    """The process ended without an answer."""
+    """The process ended without an answer; `killed` if by a signal."""
 
-
-class WorkerStuck(Exception):
-    """No answer within the time limit and its grace; `stage` says of what."""
-
-    def __init__(self, stage: Stage) -> None:
-        super().__init__(stage)
-        self.stage = stage
+    def __init__(self, status: int | None) -> None:
+        super().__init__(f"exit status {status}")
+        self.killed = status is not None and status < 0
 
 
 class WorkerProcess:
@@ -44,20 +39,22 @@ class WorkerProcess:
     def __init__(self, settings: Settings) -> None:
         """Starts the process and returns at once."""
         self._settings = settings
-        self._limit = settings.limits.seconds + GRACE_SECONDS
+        self._next = 1
         self._connection, theirs = multiprocessing.Pipe()
         root = str(Path(jax_t2sql.__file__).resolve().parents[1])
-        command = [sys.executable, "-P", "-c", _BOOT, root, str(theirs.fileno()), str(os.getpid())]
         try:
-            self._process = subprocess.Popen(
-                command,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                pass_fds=[theirs.fileno()],
-                # Out of the terminal's foreground group: Ctrl-C is the owner's to handle, from the
-                # worker's first instruction on.
-                process_group=0,
-            )
+            with shared_memory() as memory:
+                self._progress = Progress(memory)
+                numbers = theirs.fileno(), memory, os.getpid()
+                self._process = subprocess.Popen(
+                    [sys.executable, "-P", "-c", _BOOT, root, *map(str, numbers)],
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.DEVNULL,
+                    pass_fds=[theirs.fileno(), memory],
+                    # Out of the terminal's foreground group: Ctrl-C is the owner's to handle, from
+                    # the worker's first instruction on.
+                    process_group=0,
+                )
         except BaseException:
             self._connection.close()
             raise
@@ -68,6 +65,11 @@ class WorkerProcess:
     def pid(self) -> int:
         """Process id."""
         return self._process.pid
+
+    @property
+    def alive(self) -> bool:
+        """Whether it still runs."""
+        return self._process.poll() is None
 
     def wait_ready(self) -> None:
         """Gives the process its settings and returns when it takes requests.
@@ -82,27 +84,36 @@ class WorkerProcess:
                 return
         except (EOFError, OSError):
             pass
-        raise WorkerDied(f"exit status {self._status()}")
+        raise self.death()
 
-    def ask(self, request: Request):
-        """Sends a request and returns its answer.
+    def send(self, requests: Sequence[Request]) -> int:
+        """Gives the process a batch to answer in order; returns the first one's serial number.
 
         Raises:
-          WorkerDied, WorkerStuck: the process is of no more use; close it.
+          WorkerDied: it takes none any more.
         """
-        self._send(request)
-        stage: Stage = "prediction"
-        deadline = time.monotonic() + self._limit
+        first, self._next = self._next, self._next + len(requests)
+        self._send((first, list(requests)))
+        return first
+
+    def receive(self, seconds: float) -> list[tuple[int, object]]:
+        """Serial numbers and answers that have come; none if none comes within that time.
+
+        Raises:
+          WorkerDied: nothing will come any more.
+        """
         try:
-            while self._connection.poll(max(deadline - time.monotonic(), 0)):
-                answer = self._connection.recv()
-                if not isinstance(answer, Started):
-                    return answer
-                stage = answer.stage
-                deadline = time.monotonic() + self._limit
+            return self._connection.recv() if self._connection.poll(seconds) else []
         except (EOFError, OSError):
-            raise WorkerDied(f"exit status {self._status()}") from None
-        raise WorkerStuck(stage)
+            raise self.death() from None
+
+    def work(self) -> Work:
+        """What the process is at, or was when it ended."""
+        return self._progress.now()
+
+    def cut(self, serial: int) -> None:
+        """Takes back the requests from this one on, except what has begun meanwhile."""
+        self._progress.cut(serial)
 
     def kill(self) -> None:
         """Ends the process now. From any thread."""
@@ -118,11 +129,11 @@ class WorkerProcess:
         try:
             self._connection.send(message)
         except OSError:
-            raise WorkerDied(f"exit status {self._status()}") from None
+            raise self.death() from None
 
-    def _status(self) -> int | None:
-        """Exit status (negative: the signal), None while it still runs."""
+    def death(self) -> WorkerDied:
+        """What to raise for a process that has ended, or is about to."""
         try:
-            return self._process.wait(timeout=1)
+            return WorkerDied(self._process.wait(timeout=1))  # negative: the signal
         except subprocess.TimeoutExpired:
-            return None
+            return WorkerDied(None)

@@ -1,9 +1,12 @@
 """What the pool asks of a worker process, and what it is told back."""
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from jax_t2sql.sql import Limits, Mode
+
+if TYPE_CHECKING:
+    from jax_t2sql.grading.verdict import Verdict
 
 
 @dataclass(frozen=True)
@@ -11,14 +14,20 @@ class Settings:
     """The first message to a worker.
 
     Attributes:
-      limits: of each query.
+      limits: of each query but golds.
+      gold_limits: of gold queries; wider.
       column_order: whether predicted columns may stand in another order.
       memory_bytes: address space that the process may have.
+      gold_folder: where results of golds are kept between runs, if anywhere.
+      rel_tol: relative tolerance between two numbers of which one is REAL.
     """
 
     limits: Limits
+    gold_limits: Limits
     column_order: Literal["position", "any"]
     memory_bytes: int
+    gold_folder: str | None = None
+    rel_tol: float = 1e-9
 
 
 @dataclass(frozen=True)
@@ -48,16 +57,22 @@ class CheckGold:
     mode: Mode
 
 
-Request = Execute | Grade | CheckGold
-
-Stage = Literal["gold", "prediction", "probe", "comparison"]
-
-
 @dataclass(frozen=True)
-class Started:
-    """A worker's note that the next bounded piece of a request begins: its clock starts anew."""
+class Probe:
+    """Decide whose fault it was that a prediction took its worker with it.
 
-    stage: Stage
+    Answer: the Verdict given, if the gold query still runs; else "infrastructure".
+    """
+
+    path: str
+    gold_sql: str
+    verdict: "Verdict"
+
+
+Request = Execute | Grade | CheckGold | Probe
+
+# The bounded pieces that requests are made of; the clock starts anew with each.
+Stage = Literal["gold", "prediction", "probe", "comparison"]
 
 
 @dataclass(frozen=True)

@@ -1,33 +1,31 @@
 """A worker's place in the pool: it outlives the process that sits in it."""
 
 import contextlib
-import queue
 import threading
-from concurrent.futures import Future
-from dataclasses import dataclass
+import time
+from collections import deque
+from collections.abc import Sequence
 
-from jax_t2sql.errors import UserError
-from jax_t2sql.grading.process import WorkerDied, WorkerProcess, WorkerStuck
-from jax_t2sql.grading.requests import Execute, Failed, Request, Settings, Stage
-from jax_t2sql.grading.verdict import Verdict
-from jax_t2sql.sql import Limits, Outcome
+from jax_t2sql.grading.fates import unfailed, when_dead, when_stuck
+from jax_t2sql.grading.process import WorkerDied, WorkerProcess
+from jax_t2sql.grading.requests import Probe, Settings, Stage
+from jax_t2sql.grading.tasks import Task, TaskQueue
+from jax_t2sql.sql import Limits
 
 _ATTEMPTS = 2  # a request whose worker dies is tried once more, on a new one
+# A worker that ends by itself while it starts will do so again; one that is killed may not.
 _START_ATTEMPTS = 3
-
-
-@dataclass(frozen=True)
-class Task:
-    """A request, and the future that its answer completes."""
-
-    request: Request
-    future: Future
+_KILLED_START_ATTEMPTS = 20
+# A query's own time limit and this much more: then it is stuck inside one SQLite step.
+_GRACE_SECONDS = 0.6
+# How often a busy worker is looked at. One at a long query gives up the rest of its batch.
+_LOOK_SECONDS = 0.1
 
 
 class Seat:
     """A thread and the worker process that it feeds; the process may be replaced."""
 
-    def __init__(self, settings: Settings, tasks: queue.SimpleQueue) -> None:
+    def __init__(self, settings: Settings, tasks: TaskQueue) -> None:
         self._settings = settings
         self._tasks = tasks
         self._lock = threading.Lock()  # guards the three below
@@ -51,54 +49,103 @@ class Seat:
                 self._worker.kill()
 
     def _serve(self) -> None:
-        while True:
-            task = self._tasks.get()
-            if task is None or self._stopped:
-                if task:
-                    task.future.cancel()
-                break
-            if not task.future.set_running_or_notify_cancel():
-                continue
+        while tasks := self._tasks.take():
+            waiting = deque(tasks)
             try:
-                answer = self._answer(task.request)
+                self._work(self._ready_worker(), waiting)
             except _Stopped:
-                task.future.set_exception(RuntimeError("the grading pool was closed meanwhile"))
+                for task in waiting:
+                    task.abandon()
                 break
             except Exception as error:
-                task.future.set_exception(error)
-            else:
-                task.future.set_result(answer)
-            with contextlib.suppress(OSError):  # the next request tries again, and reports it
-                self._process()
+                for task in waiting:
+                    task.future.set_exception(error)
         self._discard()
 
-    def _answer(self, request: Request) -> Outcome | Verdict:
-        for _ in range(_ATTEMPTS):
-            try:
-                answer = self._ready_worker().ask(request)
-            except WorkerStuck as stuck:
-                self._discard()
-                return _stuck(request, stuck.stage, self._settings.limits)
-            except WorkerDied as death:
-                self._discard()
-                cause = str(death)
-                continue
-            return _unfailed(request, answer)
-        return _dead(request, cause)
+    def _work(self, worker: WorkerProcess, waiting: deque[Task]) -> None:
+        """Has tasks done; each is taken out of `waiting` when it is done or back in the queue."""
+        serial = None
+        try:
+            serial = worker.send([task.request for task in waiting])  # of the first that waits
+            sent = time.monotonic()
+            while waiting:
+                answers = worker.receive(_LOOK_SECONDS)
+                for number, answer in answers:
+                    if waiting and number == serial:  # else it was cut off, and done all the same
+                        _finish(waiting.popleft(), answer)
+                        serial += 1
+                if waiting and not answers:
+                    self._look_at(worker, waiting, serial, sent)
+        except WorkerDied as death:
+            work = worker.work()
+            self._replace()
+            # With none begun, the first is the suspect: else a request that cannot even be sent
+            # would be sent for ever.
+            place = None if serial is None else _place(work.serial, serial, waiting)
+            task = waiting[place or 0]
+            task.deaths += 1
+            if task.deaths >= _ATTEMPTS:
+                self._settle(task, when_dead(task.request, work.stage, str(death)), waiting)
+            self._put_back(waiting, 0)
+
+    def _look_at(
+        self, worker: WorkerProcess, waiting: deque[Task], serial: int, sent: float
+    ) -> None:
+        """Deals with a worker that has not answered for a while."""
+        work = worker.work()
+        place = _place(work.serial, serial, waiting)
+        if place is None:
+            # Still at a query of an earlier batch, which has been cut off. Whatever its end is,
+            # nobody here is to blame.
+            if time.monotonic() - sent > self._settings.gold_limits.seconds + _GRACE_SECONDS:
+                self._replace()
+                self._put_back(waiting, 0)
+            return
+        limits = self._limits(work.stage)
+        if work.seconds > limits.seconds + _GRACE_SECONDS:
+            # Looked at twice, lest it was just about to begin the next.
+            again = worker.work()
+            if again.serial == work.serial and again.seconds >= work.seconds:
+                self._replace()
+                task = waiting[place]
+                self._settle(task, when_stuck(task.request, work.stage, limits), waiting)
+                self._put_back(waiting, 0)
+        elif work.seconds > _LOOK_SECONDS and place + 1 < len(waiting):
+            worker.cut(work.serial + 1)
+            self._put_back(waiting, place + 1)
+
+    def _settle(self, task: Task, fate: object, waiting: deque[Task]) -> None:
+        """Completes a task with an answer, or gives it another request that will find one."""
+        if isinstance(fate, Probe):
+            task.request, task.deaths = fate, 0
+        else:
+            waiting.remove(task)
+            _finish(task, fate)
+
+    def _put_back(self, waiting: deque[Task], start: int) -> None:
+        back = [waiting.pop() for _ in range(len(waiting) - start)]
+        self._tasks.put_back(reversed(back))
+
+    def _limits(self, stage: Stage) -> Limits:
+        return self._settings.gold_limits if stage in ("gold", "probe") else self._settings.limits
 
     def _ready_worker(self) -> WorkerProcess:
         """The process, when it takes requests."""
-        for _ in range(_START_ATTEMPTS):
+        ended = killed = 0
+        while ended < _START_ATTEMPTS and killed < _KILLED_START_ATTEMPTS:
             try:
                 worker = self._process()
                 if worker is None:
                     raise _Stopped
+                if not worker.alive:  # killed while idle: no fault of what comes next
+                    raise worker.death()
                 if not self._ready:
                     worker.wait_ready()
                     self._ready = True
                 return worker
             except WorkerDied as death:
                 self._discard()
+                ended, killed = ended + (not death.killed), killed + death.killed
                 cause = str(death)
         raise OSError(
             f"a grading worker does not start ({cause}); its standard error says why."
@@ -114,6 +161,11 @@ class Seat:
                 self._worker = WorkerProcess(self._settings)
             return self._worker
 
+    def _replace(self) -> None:
+        self._discard()
+        with contextlib.suppress(OSError):  # the next batch tries again, and reports it
+            self._process()
+
     def _discard(self) -> None:
         with self._lock:
             worker, self._worker, self._ready = self._worker, None, False
@@ -125,51 +177,26 @@ class _Stopped(Exception):
     """The pool is being closed."""
 
 
-def shut_down(tasks: queue.SimpleQueue, seats: list[Seat]) -> None:
+def _place(working: int, first: int, waiting: Sequence[Task]) -> int | None:
+    """Index among the waiting tasks of the one that is worked at, if it is among them."""
+    place = working - first
+    return place if 0 <= place < len(waiting) else None
+
+
+def _finish(task: Task, answer: object) -> None:
+    try:
+        result = unfailed(task.request, answer)
+    except Exception as error:
+        task.future.set_exception(error)
+    else:
+        task.future.set_result(result)
+
+
+def shut_down(tasks: TaskQueue, seats: Sequence[Seat]) -> None:
     """Ends all seats: processes killed, waiting futures cancelled, threads joined."""
     for seat in seats:
         seat.stop()
-    with contextlib.suppress(queue.Empty):
-        while True:
-            task = tasks.get_nowait()
-            if task:
-                task.future.cancel()
-    for _ in seats:
-        tasks.put(None)
+    tasks.close()
     for seat in seats:
         if seat.thread is not threading.current_thread():
             seat.thread.join()
-
-
-def _stuck(request: Request, stage: Stage, limits: Limits) -> Outcome | Verdict:
-    """What a request comes to whose worker had to be killed."""
-    seconds = limits.seconds
-    detail = f"stopped after {seconds:g} s, stuck inside one step of SQLite"
-    if isinstance(request, Execute):
-        return Outcome("timeout", message=detail, seconds=seconds)
-    match stage:
-        case "gold":
-            return Verdict("gold_error", f"the gold query was {detail}")
-        case "probe":
-            return Verdict("infrastructure", f"a query known to be good was {detail}")
-        case "comparison":
-            return Verdict("too_large", f"the results take more than {seconds:g} s to compare")
-        case "prediction":
-            return Verdict("timeout", detail, seconds)
-
-
-def _dead(request: Request, cause: str) -> Outcome | Verdict:
-    """What a request comes to that two workers did not survive."""
-    detail = f"the process that ran this died twice ({cause})"
-    if isinstance(request, Execute):
-        return Outcome("error", message=detail)
-    return Verdict("infrastructure", detail)
-
-
-def _unfailed(request: Request, answer: Outcome | Verdict | Failed) -> Outcome | Verdict:
-    """The answer, with a failure in the worker raised or told as a verdict."""
-    if not isinstance(answer, Failed):
-        return answer
-    if not isinstance(request, Execute):
-        return Verdict("infrastructure", answer.message)
-    raise UserError(answer.message) if answer.is_users else RuntimeError(answer.message)

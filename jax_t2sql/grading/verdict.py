@@ -8,7 +8,7 @@ from jax_t2sql.sql.compare import ColumnOrder
 
 VerdictStatus = Literal[
     "equal", "different",
-    "timeout", "too_large", "error", "refused", "no_query",
+    "timeout", "too_large", "error", "refused", "no_query", "crashed",
     "gold_error", "gold_empty", "infrastructure",
 ]  # fmt: skip
 
@@ -25,18 +25,24 @@ class Verdict:
 
     Attributes:
       status: "equal" or "different" results; the status of the prediction's failed execution;
+        "crashed": two processes did not survive it, and the gold query runs as before;
         "gold_error" or "gold_empty": the gold query gives nothing to compare with;
         "infrastructure": the machinery failed, which says nothing about the prediction.
       detail: one sentence for a person.
       seconds: wall time of the predicted query.
       matches: whether the results agree under the mode, also where the gold is empty: benchmarks
         count that as right although nothing can be learnt from it.
+      constant: whether it matches although it does not depend on the data, as the gold does: the
+        answer was guessed, or read from an earlier result and written down. Worth counting.
+      warnings: of a gold query that can serve: why a right answer might still be called wrong.
     """
 
     status: VerdictStatus
     detail: str = ""
     seconds: float = 0.0
     matches: bool = False
+    constant: bool = False
+    warnings: tuple[str, ...] = ()
 
 
 def machine_fault(outcome: Outcome) -> bool:
@@ -53,15 +59,22 @@ def gold_fault(gold: Outcome) -> Verdict | None:
 
 
 def judge(
-    gold: Outcome, pred: Outcome, mode: Mode, *, column_order: ColumnOrder = "position"
+    gold: Outcome,
+    pred: Outcome,
+    mode: Mode,
+    *,
+    rel_tol: float = 1e-9,
+    column_order: ColumnOrder = "position",
 ) -> Verdict:
-    """Compares two executions. Pure; the gold must have a result (`gold_fault`)."""
+    """Compares two executions. Pure; the gold must have a result (`gold_fault`).
+
+    Whether a failure of the prediction was the machine's fault takes another query to find out.
+    """
     if not pred.ok:
-        status = "infrastructure" if machine_fault(pred) else pred.status
-        return Verdict(status, pred.message, pred.seconds)
+        return Verdict(pred.status, pred.message, pred.seconds)
     # The public BIRD rule fixes the order of columns, whatever the other modes are allowed.
     order = "position" if mode.kind == "bird" else column_order
-    matches = results_equal(gold.rows, pred.rows, mode, column_order=order)
+    matches = results_equal(gold.rows, pred.rows, mode, rel_tol=rel_tol, column_order=order)
     if is_empty(gold):
         detail = "the gold query gives no rows, or only NULL: any empty answer would match"
         return Verdict("gold_empty", detail, pred.seconds, matches)
@@ -71,7 +84,7 @@ def judge(
     return Verdict("different", detail, pred.seconds)
 
 
-def judge_gold(gold: Outcome, again: Outcome, mode: Mode) -> Verdict:
+def judge_gold(gold: Outcome, again: Outcome, mode: Mode, *, rel_tol: float = 1e-9) -> Verdict:
     """Whether a gold query can serve: graded against a second run of itself, it must be equal.
 
     Under "subset" the gold lists all acceptable rows and is no acceptable answer itself; there it
@@ -81,13 +94,13 @@ def judge_gold(gold: Outcome, again: Outcome, mode: Mode) -> Verdict:
     if fault:
         return fault
     if mode.kind != "subset":
-        verdict = judge(gold, again, mode)
+        verdict = judge(gold, again, mode, rel_tol=rel_tol)
         if verdict.status == "different":
             detail = "run twice, the gold query gives two different results"
             return Verdict("gold_error", detail, verdict.seconds)
         return verdict
-    verdict = judge(gold, again, Mode("set"))
-    distinct = distinct_rows(gold.rows)
+    verdict = judge(gold, again, Mode("set"), rel_tol=rel_tol)
+    distinct = distinct_rows(gold.rows, rel_tol=rel_tol)
     if verdict.status == "equal" and distinct < mode.count:
         detail = f"the gold query gives {distinct} distinct rows, so {mode} can never be met"
         return Verdict("gold_error", detail, verdict.seconds)

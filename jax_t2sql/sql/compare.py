@@ -66,6 +66,8 @@ def results_equal(
         if column_order == "any":
             raise UserError('mode "bird" fixes the order of columns; use column_order="position"')
         return set(map(tuple, gold_rows)) == set(map(tuple, pred_rows))
+    if mode.kind != "subset" and gold_rows == pred_rows:  # at the speed of C, and often so
+        return True
     gold, pred = without_nan(gold_rows), without_nan(pred_rows)
     if not _sizes_agree(gold, pred, mode):
         return False
@@ -73,6 +75,8 @@ def results_equal(
         return mode.kind != "subset" and not gold and not pred
     if _equal_exactly(gold, pred, mode):
         return True
+    if column_order == "position" and mode.kind != "subset" and not _has_real(gold, pred):
+        return False
     comparison = _Comparison(gold, pred, mode, rel_tol)
     if column_order == "position":
         return comparison.holds(pred)
@@ -103,6 +107,11 @@ def _equal_exactly(gold: list[Row], pred: list[Row], mode: Mode) -> bool:
     if mode.kind == "multiset":
         return Counter(gold) == Counter(pred)
     return mode.kind == "set" and set(gold) == set(pred)
+
+
+def _has_real(*results: list[Row]) -> bool:
+    """Whether some cell is a REAL: without one nothing is close but not equal."""
+    return any(isinstance(cell, float) for rows in results for row in rows for cell in row)
 
 
 class _Comparison:

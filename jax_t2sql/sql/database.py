@@ -9,6 +9,9 @@ from jax_t2sql.errors import UserError
 
 _MAGIC = b"SQLite format 3\x00"
 _LFS_POINTER = b"version https://git-lfs"
+# How a rollback journal begins that is still to be played back; one that is done with has zeros.
+# Source: https://www.sqlite.org/fileformat.html#the_rollback_journal
+_HOT_JOURNAL = bytes.fromhex("d9d505f920a163d7")
 
 
 def resolve_database(databases: str | os.PathLike, db_id: str) -> Path:
@@ -46,7 +49,7 @@ def _database_ids(directory: Path) -> list[str]:
 
 
 def check_database(path: Path) -> Path:
-    """Returns the path of a file that has SQLite's header and no unfinished write-ahead log.
+    """Returns the path of a file that has SQLite's header and no unfinished change beside it.
 
     Raises:
       UserError: it is no such file.
@@ -68,7 +71,18 @@ def check_database(path: Path) -> Path:
             f"{path}: {log.name} holds {log.stat().st_size} bytes of changes that are not in the"
             " file; run `PRAGMA wal_checkpoint(TRUNCATE)` with the sqlite3 shell first"
         )
+    journal = Path(f"{path}-journal")
+    if journal.is_file() and _head(journal) == _HOT_JOURNAL:
+        raise UserError(
+            f"{path}: {journal.name} holds the undoing of a change that was broken off, so the file"
+            " itself is half changed; read it once with the sqlite3 shell (`.tables`) first"
+        )
     return path
+
+
+def _head(path: Path) -> bytes:
+    with open(path, "rb") as file:
+        return file.read(len(_HOT_JOURNAL))
 
 
 def connect_readonly(path: str | os.PathLike) -> sqlite3.Connection:

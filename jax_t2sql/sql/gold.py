@@ -5,10 +5,15 @@ from collections import OrderedDict
 from collections.abc import Callable
 
 from jax_t2sql.sql.database import file_identity
+from jax_t2sql.sql.gold_files import GoldFiles
 from jax_t2sql.sql.outcome import Outcome
 
-# What the same file and query would give again. A timeout may be the machine's fault.
+# What the same file and query would give again. A timeout may be the machine's fault, and so may
+# errors that SQLite gives other names to: of reading, of memory.
 _REPEATABLE = ("ok", "error", "refused", "too_large", "no_query")
+_REPEATABLE_CODES = ("", "SQLITE_ERROR", "SQLITE_AUTH", "SQLITE_TOOBIG")
+
+_CELL_BYTES = 100  # what a cell takes in memory, roughly
 
 
 class GoldStore:
@@ -17,8 +22,14 @@ class GoldStore:
     A file that is rewritten or replaced (`database.file_identity`) is another database.
     """
 
-    def __init__(self, *, max_cells: int = 2_000_000) -> None:
-        """Keeps the most recently used outcomes, at most max_cells cells in all."""
+    def __init__(self, *, max_cells: int = 2_000_000, files: GoldFiles | None = None) -> None:
+        """Keeps the most recently used outcomes.
+
+        Args:
+          max_cells: at most so many cells in all; long texts and blobs count as several.
+          files: a folder behind the memory: results are sought there before a query is run.
+        """
+        self._files = files
         self._outcomes: OrderedDict[tuple, Outcome] = OrderedDict()
         self._cells = 0
         self._max_cells = max_cells
@@ -33,8 +44,13 @@ class GoldStore:
         if key in self._outcomes:
             self._outcomes.move_to_end(key)
             return self._outcomes[key]
-        outcome = run()
-        if outcome.status in _REPEATABLE and _cells(outcome) <= self._max_cells:
+        outcome = self._files.read(path, sql) if self._files else None
+        if outcome is None:
+            outcome = run()
+            if self._files and outcome.ok:
+                self._files.write(path, sql, outcome)
+        repeatable = outcome.status in _REPEATABLE and outcome.code in _REPEATABLE_CODES
+        if repeatable and _cells(outcome) <= self._max_cells:
             self._outcomes[key] = outcome
             self._cells += _cells(outcome)
             while self._cells > self._max_cells:
@@ -46,7 +62,7 @@ class GoldStore:
 
 
 def _cells(outcome: Outcome) -> int:
-    return 1 + len(outcome.rows) * max(len(outcome.columns), 1)
+    return 1 + max(len(outcome.rows) * len(outcome.columns), outcome.size // _CELL_BYTES)
 
 
 def is_empty(outcome: Outcome) -> bool:

@@ -1,7 +1,7 @@
 """What running one query gave, and the bounds it ran under."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 Status = Literal["ok", "timeout", "too_large", "error", "refused", "no_query"]
@@ -27,6 +27,25 @@ class Limits:
             if not getattr(self, name) > 0:
                 raise ValueError(f"Limits.{name} is {getattr(self, name)!r}; it must be above 0")
 
+    def times(self, factor: int) -> "Limits":
+        """Bounds so many times as wide."""
+        return Limits(
+            seconds=self.seconds * factor,
+            max_rows=self.max_rows * factor,
+            max_bytes=self.max_bytes * factor,
+        )
+
+    def with_room_for(self, gold: "Outcome") -> "Limits":
+        """These bounds, or wider ones that hold a result twice the size of the gold's.
+
+        A gold query may run under wider bounds than predictions; without this its own answer could
+        then be too large to be right.
+        """
+        rows, size = 2 * len(gold.rows), 2 * gold.size
+        if rows <= self.max_rows and size <= self.max_bytes:
+            return self
+        return replace(self, max_rows=max(rows, self.max_rows), max_bytes=max(size, self.max_bytes))
+
 
 @dataclass(frozen=True)
 class Outcome:
@@ -41,6 +60,9 @@ class Outcome:
       warnings: what an author would want to know although the query ran.
       seconds: wall time.
       code: SQLite's name of the error ("SQLITE_ERROR", "SQLITE_IOERR_READ"), "" where it gave none.
+      size: bytes of the result as `Limits.max_bytes` counts them.
+      reads: lower-case names of the columns of stored tables that the query reads, "" for a table
+        of which it reads none; nothing at all where the answer does not depend on the data.
     """
 
     status: Status
@@ -50,6 +72,8 @@ class Outcome:
     warnings: tuple[str, ...] = ()
     seconds: float = 0.0
     code: str = ""
+    size: int = 0
+    reads: frozenset[str] = frozenset()
 
     @property
     def ok(self) -> bool:

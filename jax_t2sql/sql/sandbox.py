@@ -11,33 +11,15 @@ import sqlite3
 import time
 from typing import Self
 
+from jax_t2sql.sql.authorizer import Authorizer, refusal
 from jax_t2sql.sql.database import connect_readonly
 from jax_t2sql.sql.outcome import Limits, Outcome
 from jax_t2sql.sql.quoted import texts_in_double_quotes, warning
 from jax_t2sql.sql.schema import fold, quote_identifier
-from jax_t2sql.sql.tokens import significant, split_statement
+from jax_t2sql.sql.tokens import split_statement
 
-# They read the schema and take no value; data_version is what full-text tables ask internally.
-SCHEMA_PRAGMAS = frozenset(
-    {
-        "table_info", "table_xinfo", "table_list", "foreign_key_list",
-        "index_list", "index_info", "index_xinfo", "data_version",
-    }
-)  # fmt: skip
-
-# load_extension runs code; fts3_tokenizer takes and gives raw pointers.
-_FORBIDDEN_FUNCTIONS = frozenset({"load_extension", "fts3_tokenizer"})
-
-_READING = (sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_RECURSIVE)
-
-# Statements that are never a question. Named so that the refusal can say which it was; the
-# authorizer stands behind this list.
-_WRITING_WORDS = (
-    "ALTER", "ANALYZE", "ATTACH", "BEGIN", "COMMIT", "CREATE", "DELETE", "DETACH", "DROP", "END",
-    "INSERT", "REINDEX", "RELEASE", "REPLACE", "ROLLBACK", "SAVEPOINT", "UPDATE", "VACUUM",
-)  # fmt: skip
-
-_MAX_SQL_CHARS = 1_000_000
+MAX_SQL_CHARS = 1_000_000
+_MAX_WARNED_CHARS = 20_000  # taking a longer statement apart would outlast its time limit
 _STEPS_BETWEEN_LOOKS = 1_000  # SQLite VM instructions; about 20 microseconds
 _ROWS_BETWEEN_LOOKS = 256
 
@@ -62,19 +44,21 @@ class Sandbox:
         """Opens the file; raises UserError if that fails."""
         self._limits = limits
         self._connection = connect_readonly(path)
+        # Strict decoding is quicker; the first text that is not UTF-8 brings the other rule back.
+        self._lenient = self._connection.text_factory
+        self._connection.text_factory = str
+        self._stored = _stored_tables(self._connection)
         self._columns_of: dict[str, frozenset[str]] = {}
-        self._read: set[tuple[str, str]] = set()
-        self._denied = ""
+        self._authorizer = Authorizer()
         self._deadline = float("inf")
         # No spill files beside the database or in the temporary folder, nor code hidden in views.
         self._connection.execute("PRAGMA temp_store = MEMORY")
         self._connection.execute("PRAGMA trusted_schema = OFF")
         self._connection.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 0)
-        self._connection.setlimit(sqlite3.SQLITE_LIMIT_SQL_LENGTH, 4 * _MAX_SQL_CHARS)
-        # A floor, as the stored schema itself must fit.
-        longest = max(limits.max_bytes, 1_000_000)
-        self._connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, min(longest, 2**31 - 1))
-        self._connection.set_authorizer(self._authorize)
+        self._connection.setlimit(sqlite3.SQLITE_LIMIT_SQL_LENGTH, 4 * MAX_SQL_CHARS)
+        self._longest = 0
+        self._allow_length(limits.max_bytes)
+        self._connection.set_authorizer(self._authorizer)
         self._connection.set_progress_handler(self._out_of_time, _STEPS_BETWEEN_LOOKS)
 
     def __enter__(self) -> Self:
@@ -89,70 +73,104 @@ class Sandbox:
         self._connection.set_progress_handler(None, 0)
         self._connection.close()
 
-    def execute(self, sql: str) -> Outcome:
-        """Runs the one statement in the text. Trailing semicolons and comments are dropped."""
+    def execute(self, sql: str, *, limits: Limits | None = None, warn: bool = True) -> Outcome:
+        """Runs the one statement in the text. Trailing semicolons and comments are dropped.
+
+        Args:
+          sql: the text.
+          limits: instead of the sandbox's own, for this query alone.
+          warn: look for what the outcome's warnings tell.
+        """
+        limits = limits or self._limits
         start = time.monotonic()
-        if len(sql) > _MAX_SQL_CHARS:
-            excess = f"the SQL has {len(sql):,} characters; at most {_MAX_SQL_CHARS:,} are run"
+        if len(sql) > MAX_SQL_CHARS:
+            excess = f"the SQL has {len(sql):,} characters; at most {MAX_SQL_CHARS:,} are run"
             return Outcome("refused", message=excess)
         statement, rest = split_statement(sql)
         if not statement:
             return Outcome("no_query", message="there is no SQL statement in this text")
-        refusal = _refusal(statement, rest)
-        if refusal:
-            return Outcome("refused", message=refusal)
-        self._read.clear()
-        self._denied = ""
-        self._deadline = start + self._limits.seconds
+        refused = refusal(statement, rest)
+        if refused:
+            return Outcome("refused", message=refused)
+        self._authorizer.begin()
+        self._deadline = start + limits.seconds
+        self._allow_length(limits.max_bytes)
         try:
-            columns, rows, excess = self._fetch(statement)
-        except MemoryError:
-            excess = "the query needs more memory than a query may have"
+            columns, rows, size, excess = self._fetch_decoded(statement, limits)
+        except MemoryError:  # Python's word for SQLITE_NOMEM, too
+            return Outcome(
+                "too_large",
+                message="the query needs more memory than a query may have",
+                seconds=time.monotonic() - start,
+                code="SQLITE_NOMEM",
+            )
         except UnicodeEncodeError:
             return Outcome(
                 "error", message="the SQL holds half of a surrogate pair, which is no text"
             )
         except (sqlite3.Error, UnicodeDecodeError) as error:
-            return self._failure(error, time.monotonic() - start)
+            return self._failure(error, time.monotonic() - start, limits)
         finally:
             self._deadline = float("inf")
         seconds = time.monotonic() - start
         if excess:
             return Outcome("too_large", message=excess, seconds=seconds)
-        warnings = tuple(map(warning, self._texts_in_double_quotes(statement)))
-        return Outcome("ok", columns, rows, warnings=warnings, seconds=seconds)
+        reads = self._authorizer.columns_of(self._stored)
+        warnings = self._texts_in_double_quotes(statement) if warn else ()
+        warnings = tuple(map(warning, warnings))
+        return Outcome(
+            "ok", columns, rows, warnings=warnings, seconds=seconds, size=size, reads=reads
+        )
 
-    def _fetch(self, statement: str) -> tuple[tuple[str, ...], list[tuple], str]:
-        """Returns column names, rows, and what is too large about them ("" if nothing)."""
-        limits = self._limits
+    def _allow_length(self, longest: int) -> None:
+        """Bounds single texts and blobs. A floor, as the stored schema itself must fit."""
+        longest = min(max(longest, 1_000_000), 2**31 - 1)
+        if longest != self._longest:
+            self._connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, longest)
+            self._longest = longest
+
+    def _fetch_decoded(self, statement: str, limits: Limits) -> "_Fetched":
+        try:
+            return self._fetch(statement, limits)
+        except sqlite3.OperationalError as error:
+            if self._connection.text_factory is not str or "decode to UTF-8" not in str(error):
+                raise
+        self._connection.text_factory = self._lenient
+        return self._fetch(statement, limits)
+
+    def _fetch(self, statement: str, limits: Limits) -> "_Fetched":
+        max_rows, max_bytes = limits.max_rows, limits.max_bytes
         cursor = self._connection.execute(statement)
         try:
             columns = tuple(column[0] for column in cursor.description or ())
             rows: list[tuple] = []
-            size = 0
+            size, row_size = 0, 8 * len(columns)
             for row in cursor:
-                size += 8 * len(row)
+                size += row_size
                 for cell in row:
-                    if cell.__class__ is str or cell.__class__ is bytes:
+                    kind = cell.__class__
+                    if kind is str or kind is bytes:
                         size += len(cell)
-                if len(rows) >= limits.max_rows:
-                    return columns, [], f"the result has more than {limits.max_rows:,} rows"
-                if size > limits.max_bytes:
-                    return columns, [], f"the result has more than {limits.max_bytes:,} bytes"
+                if size > max_bytes:
+                    return columns, [], size, f"the result has more than {max_bytes:,} bytes"
                 rows.append(row)
+                if len(rows) > max_rows:
+                    return columns, [], size, f"the result has more than {max_rows:,} rows"
                 if len(rows) % _ROWS_BETWEEN_LOOKS == 0 and self._out_of_time():
                     raise sqlite3.OperationalError("interrupted")
-            return columns, rows, ""
+            return columns, rows, size, ""
         finally:
             cursor.close()
 
-    def _failure(self, error: Exception, seconds: float) -> Outcome:
+    def _failure(self, error: Exception, seconds: float, limits: Limits) -> Outcome:
         message, code = str(error), getattr(error, "sqlite_errorname", "")
-        if self._denied:
-            message = f"{message}: {self._denied}. The database is read-only: run one SELECT"
+        if self._authorizer.denied:
+            message = (
+                f"{message}: {self._authorizer.denied}. The database is read-only: run one SELECT"
+            )
             return Outcome("refused", message=message, seconds=seconds, code=code)
-        if seconds >= self._limits.seconds and message == "interrupted":
-            limit = f"{self._limits.seconds:g} s"
+        if seconds >= limits.seconds and message == "interrupted":
+            limit = f"{limits.seconds:g} s"
             return Outcome("timeout", message=f"stopped after {limit}", seconds=seconds, code=code)
         if code in ("SQLITE_TOOBIG", "SQLITE_NOMEM"):
             return Outcome("too_large", message=message, seconds=seconds, code=code)
@@ -161,30 +179,11 @@ class Sandbox:
     def _out_of_time(self) -> bool:
         return time.monotonic() >= self._deadline
 
-    def _authorize(self, action: int, first, second, database, source) -> int:
-        """SQLite asks this for each thing that a statement is about to do, when it compiles it."""
-        if action in _READING:
-            if action == sqlite3.SQLITE_READ and first:
-                self._read.add((first, second))
-            return sqlite3.SQLITE_OK
-        if action == sqlite3.SQLITE_FUNCTION and fold(second) not in _FORBIDDEN_FUNCTIONS:
-            return sqlite3.SQLITE_OK
-        if action == sqlite3.SQLITE_PRAGMA and fold(first) in SCHEMA_PRAGMAS:
-            return sqlite3.SQLITE_OK
-        # What SQLite asks when it declares the columns of a virtual or table-valued function's
-        # table. A real UPDATE of it fails in SQLite itself, whatever the authorizer says.
-        if action == sqlite3.SQLITE_UPDATE and first in ("sqlite_master", "sqlite_temp_master"):
-            return sqlite3.SQLITE_OK
-        self._denied = (
-            _ACTIONS.get(action, "this statement").format(first, second) + " is not allowed"
-        )
-        return sqlite3.SQLITE_DENY
-
     def _texts_in_double_quotes(self, statement: str) -> list[str]:
-        if '"' not in statement:
+        if '"' not in statement or len(statement) > _MAX_WARNED_CHARS:
             return []
-        tables = {table for table, _ in self._read}
-        known = {fold(column) for _, column in self._read} | {"rowid", "oid", "_rowid_"}
+        tables = {table for table, _ in self._authorizer.read}
+        known = {fold(column) for _, column in self._authorizer.read} | {"rowid", "oid", "_rowid_"}
         for table in tables:
             known |= {fold(table)} | self._columns(table)
         return texts_in_double_quotes(statement, known)
@@ -197,23 +196,12 @@ class Sandbox:
         return self._columns_of[table]
 
 
-_ACTIONS = {
-    sqlite3.SQLITE_PRAGMA: "PRAGMA {0}",
-    sqlite3.SQLITE_FUNCTION: "the function {1}",
-    sqlite3.SQLITE_INSERT: "writing to {0}",
-    sqlite3.SQLITE_UPDATE: "writing to {0}",
-    sqlite3.SQLITE_DELETE: "writing to {0}",
-    sqlite3.SQLITE_TRANSACTION: "a transaction",
-    sqlite3.SQLITE_ATTACH: "ATTACH",
-}
+# Column names, rows, their size in bytes, and what is too large about them ("" if nothing).
+_Fetched = tuple[tuple[str, ...], list[tuple], int, str]
 
 
-def _refusal(statement: str, rest: str) -> str:
-    """Why a text is not to be run at all, "" if it may be tried."""
-    if rest:
-        shown = rest if len(rest) <= 60 else rest[:60] + "…"
-        return f"only one statement can be run at a time, but a second one follows: {shown}"
-    word = significant(statement[:100])[0]
-    if word.is_word(*_WRITING_WORDS):
-        return f"{word.text.upper()} is not allowed. The database is read-only: run one SELECT"
-    return ""
+def _stored_tables(connection: sqlite3.Connection) -> frozenset[str]:
+    """Folded names of the tables in the file, the schema's own included."""
+    query = "SELECT CAST(name AS BLOB) FROM sqlite_master WHERE type = 'table'"
+    names = [name.decode("utf-8", "replace") for (name,) in connection.execute(query)]
+    return frozenset(map(fold, names)) | {"sqlite_master"}

@@ -79,6 +79,24 @@ def significant(sql: str) -> list[Token]:
     return [token for token in tokenize(sql) if token.kind not in ("space", "comment")]
 
 
+# The same rules without the tokens, for texts of a megabyte: what parts statements, and what does
+# not. Possessive, so that no text makes the search go back.
+_BLANK = r"(?:[\ \t\n\f\r\ufeff]|--[^\n]*|/\*.*?(?:\*/|\Z))"
+_SOLID = r"""
+    (?:
+      [A-Za-z_\x80-\ufefe\uff00-\U0010ffff][A-Za-z0-9_$\x80-\U0010ffff]*+
+    | [:@$\#][A-Za-z0-9_$\x80-\U0010ffff]++
+    | 0[xX][0-9a-fA-F]+ | (?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?
+    | [^\ \t\n\f\r\ufeff;'"`\[/A-Za-z_\x80-\U0010ffff-]
+    | -(?!-) | /(?!\*)
+    | '[^']*+' | "[^"]*+" | `[^`]*+` | \[[^\]]*+\]
+    | ['"`\[].*
+    )
+"""
+_BETWEEN = re.compile(rf"(?:{_BLANK}|;)*+", re.VERBOSE | re.DOTALL)
+_STATEMENT = re.compile(rf"{_SOLID}++(?:{_BLANK}*+{_SOLID}++)*+", re.VERBOSE | re.DOTALL)
+
+
 def split_statement(sql: str) -> tuple[str, str]:
     """Splits SQL text into its first statement and whatever statements follow.
 
@@ -90,11 +108,7 @@ def split_statement(sql: str) -> tuple[str, str]:
     >>> split_statement("SELECT 1; SELECT 2;")
     ('SELECT 1', 'SELECT 2;')
     """
-    tokens = significant(sql)
-    first = next((i for i, token in enumerate(tokens) if token.kind != "end"), len(tokens))
-    end = next((i for i, t in enumerate(tokens) if i > first and t.kind == "end"), len(tokens))
-    if first == len(tokens):
+    statement = _STATEMENT.match(sql, _BETWEEN.match(sql).end())
+    if not statement:
         return "", ""
-    rest = next((token for token in tokens[end:] if token.kind != "end"), None)
-    statement = sql[tokens[first].start : tokens[end - 1].stop]
-    return statement, sql[rest.start :].rstrip() if rest else ""
+    return statement[0], sql[_BETWEEN.match(sql, statement.end()).end() :].rstrip()

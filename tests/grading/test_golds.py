@@ -52,3 +52,23 @@ def test_kept_quarantined_and_empty(shop):
 def test_a_wrong_folder_is_not_the_datas_fault(tmp_path):
     with GradingPool(1) as pool, pytest.raises(UserError, match="'shop'"):
         check_golds([problem("SELECT 1")], tmp_path, pool)
+
+
+def test_warnings_name_kept_problems(shop):
+    sure = problem("SELECT name FROM item ORDER BY price DESC LIMIT 1")
+    null_first = problem("SELECT name FROM item ORDER BY price LIMIT 1")
+    tied = problem("SELECT name FROM item ORDER BY length(name) LIMIT 1")
+    with GradingPool(1) as pool:
+        report = check_golds([sure, null_first, tied], shop.parent, pool)
+    assert report.kept == [sure, null_first, tied] and not report.quarantined
+    assert [p for p, _ in report.warnings] == [null_first, tied]
+    assert "NULL" in report.warnings[0][1] and "tie" in report.warnings[1][1]
+
+
+def test_a_gold_that_predictions_have_no_time_for_is_told(shop):
+    long = "WITH RECURSIVE r(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM r LIMIT 100000)"
+    slow = problem(long + " SELECT max(n) FROM r")
+    with GradingPool(1, limits=Limits(seconds=0.001), gold_limits=Limits(seconds=60)) as pool:
+        report = check_golds([slow], shop.parent, pool)
+    assert report.kept == [slow]
+    assert "raise the limit" in report.warnings[0][1]

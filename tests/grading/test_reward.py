@@ -19,7 +19,7 @@ def test_no_answer(kind):
 @pytest.mark.parametrize(
     ("status", "total"),
     [("equal", 1.0), ("different", 0.0), ("error", 0.0), ("timeout", 0.0), ("too_large", 0.0),
-     ("refused", 0.0), ("no_query", 0.0)],
+     ("refused", 0.0), ("no_query", 0.0), ("crashed", 0.0)],
 )  # fmt: skip
 def test_answers(status, total):
     assert reward(ANSWERED, Verdict(status)) == Reward(total, {"result": total}, True, status)

@@ -3,6 +3,7 @@
 import itertools
 import math
 import random
+import sqlite3
 
 import pytest
 from hypothesis import given, settings
@@ -371,3 +372,75 @@ def test_long_chains_of_close_reals():
     assert results_equal([(t,) for t, _ in gold], [(t,) for t, _ in pred], "multiset")
     late = [*pred[:-1], (gold[0][0] + 1.0, 0)]
     assert not results_equal(gold, late, "multiset")
+
+
+# ---- against SQLite's own comparison
+
+EXACT = st.one_of(
+    st.none(),
+    st.integers(-2, 2),
+    st.sampled_from([2**53, 2**53 + 1, float(2**53), -0.0, 0.5, 1.0, math.inf, -math.inf]),
+    st.sampled_from(["", "a", "A", "a ", "1", "None", "é", "a\0b"]),
+    st.binary(max_size=1),
+)
+
+
+def sqlite_equal(gold, pred, *, counted):
+    """Whether neither EXCEPT the other leaves a row, with the rows' counts as a column if asked."""
+    width = len((gold or pred)[0])
+    names = ", ".join(f"c{j}" for j in range(width))
+    shown = f"{names}, count(*)" if counted else names
+    grouped = f" GROUP BY {names}" if counted else ""
+    connection = sqlite3.connect(":memory:")
+    for table, rows in (("gold", gold), ("pred", pred)):
+        connection.execute(f"CREATE TABLE {table} ({names})")
+        connection.executemany(f"INSERT INTO {table} VALUES ({','.join('?' * width)})", rows)
+    differences = [
+        connection.execute(
+            f"SELECT {shown} FROM {a}{grouped} EXCEPT SELECT {shown} FROM {b}{grouped}"
+        ).fetchall()
+        for a, b in (("gold", "pred"), ("pred", "gold"))
+    ]
+    connection.close()
+    return differences == [[], []]
+
+
+@settings(deadline=None, max_examples=300)
+@given(st.data())
+def test_sqlites_except_agrees(data):
+    width = data.draw(st.integers(1, 3))
+    rows = st.lists(st.tuples(*[EXACT] * width), min_size=1, max_size=5)
+    gold, pred = data.draw(rows), data.draw(rows)
+    if data.draw(st.booleans()):  # often equal but for order and duplicates
+        pred = data.draw(st.permutations(gold)) + data.draw(st.lists(st.sampled_from(gold)))
+    for mode, counted in (("set", False), ("multiset", True)):
+        expected = sqlite_equal(gold, pred, counted=counted)
+        assert results_equal(gold, pred, mode, rel_tol=0) == expected
+        if expected:
+            assert results_equal(gold, pred, mode)
+
+
+@settings(deadline=None)
+@given(tables(), st.sampled_from([*TYPED, "bird"]), st.sampled_from(["position", "any"]))
+def test_reflexive(rows, mode, column_order):
+    if mode == "bird":
+        column_order = "position"
+    copy = [tuple(row) for row in rows]
+    assert results_equal(rows, copy, mode, column_order=column_order)
+    if rows and mode == "set":
+        count = distinct_rows(rows)
+        assert results_equal(rows, copy, f"subset,=,{count}", column_order=column_order)
+        assert not results_equal(rows, copy, f"subset,>=,{count + 1}", column_order=column_order)
+
+
+@settings(deadline=None)
+@given(st.data(), st.sampled_from([*TYPED, "subset,>=,1"]))
+def test_cells_never_move_within_one_row(data, mode):
+    width, height = data.draw(st.integers(2, 4)), data.draw(st.integers(2, 4))
+    cells = data.draw(st.permutations(range(width * height)))  # no two alike
+    gold = [tuple(cells[i * width : (i + 1) * width]) for i in range(height)]
+    order = data.draw(st.permutations(range(width)).filter(lambda p: p != sorted(p)))
+    at = data.draw(st.integers(0, height - 1))
+    moved = [tuple(row[j] for j in order) if i == at else row for i, row in enumerate(gold)]
+    for column_order in ("position", "any"):
+        assert not results_equal(gold, moved, mode, column_order=column_order)

@@ -59,6 +59,27 @@ def test_an_unfinished_log_is_refused_not_ignored(shop):
     assert execute(shop, "SELECT count(*) FROM item").rows == [(4,)]
 
 
+def test_a_change_that_was_broken_off_is_seen(shop, tmp_path):
+    """A copy taken in the middle of a transaction whose pages are in the file already."""
+    writer = sqlite3.connect(shop, isolation_level=None)
+    writer.execute("PRAGMA cache_size = 1")
+    writer.execute("BEGIN")
+    writer.execute("UPDATE item SET name = hex(zeroblob(5000))")
+    torn = tmp_path / "torn" / "torn.sqlite"
+    torn.parent.mkdir()
+    shutil.copy(shop, torn)
+    shutil.copy(f"{shop}-journal", f"{torn}-journal")
+    writer.execute("ROLLBACK")
+    writer.close()
+    with pytest.raises(UserError, match="half changed"):
+        check_database(torn)
+    with contextlib.closing(sqlite3.connect(torn)) as healer:
+        healer.execute("SELECT count(*) FROM item").fetchall()
+    check_database(torn)
+    (torn.parent / "torn.sqlite-journal").write_bytes(bytes(512))  # a persistent one, done with
+    check_database(torn)
+
+
 @pytest.mark.parametrize(
     "name", ["a#b", "a?b=c", "a%20b", "a b", "ä&ö", "a%", "#?% x", "a'b\"c", "a?mode=rwc"]
 )

@@ -3,15 +3,17 @@
 import sqlite3
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jax_t2sql.sql import split_statement, tokenize
+from jax_t2sql.sql.tokens import significant
 
 PIECES = st.sampled_from(
     ["SELECT", " ", "\n", "'a;b'", "'it''s'", "'", '"', '"x;y"', "`", "[c;d]", "[", "--", "-- n;\n",
      "/*", "*/", "/* ; */", ";", "1", "1e5", ".5", "0x1F", "x'ff00'", ",", "(", ")", "<>", "é",
-     "||", "?1", ":a", "$", "\\", "\udcff", "\x00", "maxx'a'"]
+     "||", "?1", ":a", "$", "\\", "\udcff", "\x00", "maxx'a'", ";;", "-", "/", "\t", "\v",
+     "\ufeff", "é\ufeff", "a"]
 )  # fmt: skip
 
 
@@ -66,3 +68,25 @@ def test_semicolons_agree_with_sqlite(sql):
 )
 def test_value_drops_quotes(token, value):
     assert [t.value for t in tokenize(token)] == [value]
+
+
+@settings(max_examples=500, deadline=None)
+@given(st.lists(PIECES, max_size=12).map("".join))
+def test_statements_end_where_the_tokens_say(sql):
+    tokens = significant(sql)
+    first = next((i for i, token in enumerate(tokens) if token.kind != "end"), None)
+    if first is None:
+        assert split_statement(sql) == ("", "")
+        return
+    end = next((i for i, t in enumerate(tokens) if i > first and t.kind == "end"), len(tokens))
+    rest = next((token for token in tokens[end:] if token.kind != "end"), None)
+    statement = sql[tokens[first].start : tokens[end - 1].stop]
+    assert split_statement(sql) == (statement, sql[rest.start :].rstrip() if rest else "")
+
+
+@pytest.mark.parametrize(
+    "piece", ["- ", "a ", "1+", "(", ";", "-- \n", "/**/", "''", '"', "/", "é"]
+)
+def test_a_megabyte_is_split_without_a_token_each(piece):
+    statement, rest = split_statement(piece * (1_000_000 // len(piece)))
+    assert rest == "" and len(statement) <= 1_000_000

@@ -1,0 +1,56 @@
+"""What becomes of a request whose worker had to be killed or died."""
+
+from jax_t2sql.errors import UserError
+from jax_t2sql.grading.requests import CheckGold, Execute, Failed, Grade, Probe, Request, Stage
+from jax_t2sql.grading.verdict import Verdict
+from jax_t2sql.sql import Limits, Outcome
+
+
+def when_stuck(request: Request, stage: Stage, limits: Limits) -> Outcome | Verdict | Probe:
+    """For a worker that did not heed its limit: the answer, or a request that will find it."""
+    seconds = limits.seconds
+    detail = f"stopped after {seconds:g} s, stuck inside one step of SQLite"
+    match request:
+        case Execute():
+            return Outcome("timeout", message=detail, seconds=seconds)
+        case Probe():
+            return Verdict("infrastructure", f"a query known to be good was {detail}")
+        case CheckGold():
+            return Verdict("gold_error", f"the gold query was {detail}")
+    match stage:
+        case "gold":
+            return Verdict("gold_error", f"the gold query was {detail}")
+        case "probe":
+            return Verdict("infrastructure", f"a query known to be good was {detail}")
+        case "comparison":
+            return Verdict("too_large", f"the results take more than {seconds:g} s to compare")
+        case "prediction":
+            return _probe(request, Verdict("timeout", detail, seconds))
+
+
+def when_dead(request: Request, stage: Stage, cause: str) -> Outcome | Verdict | Probe:
+    """For a request that two workers did not survive: the answer, or a request that finds it."""
+    detail = f"the process that ran this died twice ({cause})"
+    match request:
+        case Execute():
+            return Outcome("error", message=detail)
+        case Probe():
+            return Verdict("infrastructure", detail)
+        case CheckGold():
+            return Verdict("gold_error", detail)
+    if stage in ("gold", "probe"):
+        return Verdict("infrastructure", detail)
+    return _probe(request, Verdict("crashed", detail))
+
+
+def _probe(request: Grade, verdict: Verdict) -> Probe:
+    return Probe(request.path, request.gold_sql, verdict)
+
+
+def unfailed(request: Request, answer: Outcome | Verdict | Failed) -> Outcome | Verdict:
+    """The answer, with a failure in the worker raised or told as a verdict."""
+    if not isinstance(answer, Failed):
+        return answer
+    if not isinstance(request, Execute):
+        return Verdict("infrastructure", answer.message)
+    raise UserError(answer.message) if answer.is_users else RuntimeError(answer.message)
