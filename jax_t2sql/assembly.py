@@ -35,6 +35,7 @@ class Questions:
       unseen: ids of held-out questions whose template never occurs in training; None where
         questions have no templates.
       excluded: (question, reason) of those set aside.
+      doubts: (question, reason) of those kept although part of the gold's answer is chance.
     """
 
     train: list[Problem]
@@ -44,6 +45,7 @@ class Questions:
     heldout_databases: Path
     unseen: frozenset[str] | None = None
     excluded: tuple[tuple[Problem, str], ...] = ()
+    doubts: tuple[tuple[Problem, str], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -158,7 +160,9 @@ def make_pool(config: TrainConfig) -> GradingPool:
         max_rows=config.grading.max_rows,
         max_bytes=config.grading.max_bytes,
     )
-    return GradingPool(workers=config.grading.workers, limits=limits)
+    return GradingPool(
+        workers=config.grading.workers, limits=limits, gold_folder=config.grading.gold_folder
+    )
 
 
 def load_questions(
@@ -185,6 +189,7 @@ def load_questions(
         warmup = load_problems(data.warmup) if data.warmup else train
 
     excluded: list[tuple[Problem, str]] = []
+    doubts: list[tuple[Problem, str]] = []
     usable = {}
     for name, problems, folder in (
         ("train", train, databases),
@@ -218,6 +223,7 @@ def load_questions(
                 f" {problem.question_id} ({problem.db_id}): {reason}"
             )
         excluded += aside
+        doubts += [(problem, f"{name}: {reason}") for problem, reason in report.warnings]
         usable[name] = kept
     return Questions(
         train=usable["train"],
@@ -227,6 +233,7 @@ def load_questions(
         heldout_databases=heldout_databases,
         unseen=_unseen_ids(data.eval),
         excluded=tuple(excluded),
+        doubts=tuple(doubts),
     )
 
 
@@ -290,10 +297,10 @@ def fit_prompts(
     )
 
 
-def write_excluded(path: Path, excluded: Sequence[tuple[Problem, str]]) -> None:
-    """One JSON line for each question set aside, with the reason."""
+def write_reasons(path: Path, found: Sequence[tuple[Problem, str]]) -> None:
+    """One JSON line for each question, with what was found about it."""
     with open(path, "w", encoding="utf-8") as file:
-        for problem, reason in excluded:
+        for problem, reason in found:
             row = {
                 "question_id": problem.question_id,
                 "db_id": problem.db_id,

@@ -153,6 +153,8 @@ class GradingConfig:
     """Rows of a result, beyond which it is too large."""
     max_bytes: int = 64 * 2**20
     """Bytes of a result, beyond which it is too large."""
+    gold_folder: str | None = None
+    """Keep the results of gold queries in this folder, for later runs too; None: in memory."""
 
 
 @dataclass(frozen=True, kw_only=True)

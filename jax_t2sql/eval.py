@@ -61,6 +61,8 @@ class EvalArgs:
     """Processes that run SQL."""
     seconds: float = 30.0
     """Time limit of a query."""
+    gold_folder: Path | None = None
+    """Keep the results of gold queries in this folder, for later runs too."""
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -135,7 +137,8 @@ def evaluate_file(args: EvalArgs) -> dict:
     problems = _chosen(load_problems(args.data), args)
     enable_compilation_cache()
     started = time.monotonic()
-    with GradingPool(args.workers, limits=Limits(seconds=args.seconds)) as pool:
+    limits = Limits(seconds=args.seconds)
+    with GradingPool(args.workers, limits=limits, gold_folder=args.gold_folder) as pool:
         report = check_golds(problems, args.databases, pool)
         usable = {id(p) for p in (*report.kept, *report.empty)}
         problems = [problem for problem in problems if id(problem) in usable]

@@ -64,6 +64,8 @@ class GradeArgs:
     """Processes that run SQL."""
     timeout: float = 30.0
     """Time limit of a query in seconds."""
+    gold_folder: Path | None = None
+    """Keep the results of gold queries in this folder, for later runs too."""
     out: Path | None = None
     """File for the verdicts, replaced only when all are there; else they go to standard output and
     the summary to standard error."""
@@ -103,7 +105,8 @@ def grade_file(args: GradeArgs) -> Tally:
             _note(f"{len(faults)} of {len(ids)} databases cannot be used, the first: {faults[0]}")
         tally = Tally()
         limits = Limits(seconds=args.timeout)
-        with _output(args.out) as out, GradingPool(args.workers, limits=limits) as pool:
+        grading = GradingPool(args.workers, limits=limits, gold_folder=args.gold_folder)
+        with grading as pool, _output(args.out) as out:
             pairs = read_pairs(file, args.pairs, mode)
             bursts = grade_pairs(pairs, find=find, pool=pool, workers=args.workers)
             # On a terminal the verdicts themselves show how far it is.

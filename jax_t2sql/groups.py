@@ -20,6 +20,8 @@ from jax_t2sql.text2sql import Problem
 
 CORRECT = "correct"
 """Reward term that a rollout with an equal result carries."""
+CONSTANT = "constant"
+"""Term of a rollout whose answer is equal but does not depend on the data: was it guessed?"""
 
 
 def sample_groups(
@@ -57,7 +59,11 @@ def _bus_rollout(rollout: Rollout) -> BusRollout:
         logprobs_T=state.logprobs,
         versions_T=state.versions,
         reward=rollout.reward.total if rollout.reward.valid else None,
-        terms={**rollout.reward.terms, CORRECT: float(is_correct(rollout))},
+        terms={
+            **rollout.reward.terms,
+            CORRECT: float(is_correct(rollout)),
+            CONSTANT: float(rollout.verdict is not None and rollout.verdict.constant),
+        },
         ending=state.ending.kind,
         reason=state.ending.reason,
         trace=json.dumps(sample_record(rollout)),
@@ -97,6 +103,7 @@ def group_metrics(groups: Sequence[Group]) -> dict[str, float]:
         "reward_mean": mean(r.reward for r in valid) if valid else float("nan"),
         "accuracy_train": mean(r.terms.get(CORRECT, 0.0) for r in rollouts),
         "zero_signal_share": mean(advantages(group)[1] for group in groups),
+        "constant_share": mean(r.terms.get(CONSTANT, 0.0) for r in rollouts),
         "cut_off_share": mean(r.ending == "cut_off" for r in rollouts),
         "contract_broken_share": mean(r.ending == "contract_broken" for r in rollouts),
         "invalid_share": mean(not r.valid for r in rollouts),

@@ -15,7 +15,7 @@ _FREE = {
     "eval": ("every", "questions"),
     "checkpoint": None,
     "sampler": None,
-    "grading": ("workers",),
+    "grading": ("workers", "gold_folder"),
 }
 
 # What a run makes first, of the built-in world or after all its input was checked.

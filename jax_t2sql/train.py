@@ -9,7 +9,8 @@ is lost or trained twice. At the end the workdir holds
     result.json    held-out accuracy before and after, minutes, seed
     report.html    curves and sampled episodes (also: python -m jax_t2sql.report DIR)
     adapter/       the trained LoRA adapter in PEFT format, or model/ where all weights were trained
-    metrics.jsonl, samples.jsonl, tensorboard/, checkpoints/, bus/, config.json, excluded.jsonl
+    metrics.jsonl, samples.jsonl, tensorboard/, checkpoints/, bus/, config.json,
+    excluded.jsonl, gold_warnings.jsonl
 """
 
 import json

@@ -19,7 +19,7 @@ from jax_t2sql.assembly import (
     load_base,
     load_questions,
     make_pool,
-    write_excluded,
+    write_reasons,
 )
 from jax_t2sql.bus import (
     Bounds,
@@ -97,7 +97,13 @@ def assemble(config: TrainConfig, workdir: Path, pool, progress: Progress) -> Ru
     prompts = PromptBuilder(questions.databases, codec, episode)
     heldout_prompts = PromptBuilder(questions.heldout_databases, codec, episode)
     questions = fit_prompts(questions, prompts, heldout_prompts)
-    write_excluded(workdir / "excluded.jsonl", questions.excluded)
+    write_reasons(workdir / "excluded.jsonl", questions.excluded)
+    write_reasons(workdir / "gold_warnings.jsonl", questions.doubts)
+    if questions.doubts:
+        progress.message(
+            f"{len(questions.doubts)} gold queries leave part of their answer to chance, or are"
+            " slow (see gold_warnings.jsonl)"
+        )
     progress.message(
         f"{len(questions.train)} training and {len(questions.heldout)} held-out questions,"
         f" {len(questions.excluded)} set aside; {config.model} with"

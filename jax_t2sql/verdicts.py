@@ -16,8 +16,6 @@ from jax_t2sql.sql import Mode
 _AHEAD = 64
 # Finished pairs kept while an earlier one runs: what the other workers do during one time limit.
 _MAX_KEPT = 100_000
-# Verdicts remembered, so that a prediction that many samples or models share is run once.
-_MAX_REMEMBERED = 20_000
 # A prediction that never fails: its verdict tells whether the gold result is empty.
 _NOTHING = "SELECT 1 WHERE 0"
 _SAYS_NOTHING_OF_THE_PREDICTION = ("gold_error", "infrastructure")
@@ -101,7 +99,7 @@ class _Run:
         self._answers: queue.SimpleQueue[tuple[int, Pair, Verdict | None, Future]] = (
             queue.SimpleQueue()
         )
-        self._remembered: dict[bytes, Future[Verdict]] = {}
+        self._in_flight: dict[bytes, Future[Verdict]] = {}
         self._finished: dict[int, Graded] = {}
         self._started = self._yielded = 0
         self.running = 0
@@ -152,14 +150,16 @@ class _Run:
         future.add_done_callback(lambda done: self._answers.put((index, pair, verdict, done)))
 
     def _grade(self, path: Path, gold: str, pred: str, mode: Mode) -> Future[Verdict]:
-        """The pool's verdict, or the one on a pair that is alike in all that matters."""
+        """The pool's verdict, or the one that it is just finding on a pair that is alike.
+
+        (The pool itself remembers verdicts that it has found.)
+        """
         # A digest, as the queries themselves may be of any size.
         key = hashlib.sha256(repr((path, gold, pred, mode)).encode()).digest()
-        future = self._remembered.get(key)
-        if future is None or (future.done() and _answer(future).status == "infrastructure"):
-            future = self._remembered[key] = self._pool.grade(path, gold, pred, mode)
-            if len(self._remembered) > _MAX_REMEMBERED:
-                del self._remembered[next(iter(self._remembered))]
+        future = self._in_flight.get(key)
+        if future is None:
+            future = self._in_flight[key] = self._pool.grade(path, gold, pred, mode)
+            future.add_done_callback(lambda _: self._in_flight.pop(key, None))
         return future
 
     def _finish(self, index: int, pair: Pair, verdict: Verdict, *, gold_empty: bool = False):

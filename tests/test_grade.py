@@ -313,20 +313,21 @@ class CountingPool(GradingPool):
         return super().grade(db_path, gold_sql, pred_sql, mode)
 
 
-def test_twins_are_graded_once(folder):
-    preds = [IDS, "SELECT 1", "SELECT nope"] * 100
-    with CountingPool(2) as pool:
+def test_twins_in_flight_are_asked_once(folder):
+    """While the one worker is at an endless query, those behind it wait together."""
+    preds = [ENDLESS] + [IDS, "SELECT 1"] * 25
+    with CountingPool(1, limits=Limits(seconds=0.5)) as pool:
         bursts = grade_pairs(
             [asked(pred, id=i) for i, pred in enumerate(preds)],
             find=partial(resolve_database, folder / "db"),
             pool=pool,
-            workers=2,
+            workers=1,
         )
         graded = [graded for burst in bursts for graded in burst]
-    assert [g.verdict for g in graded] == ["match", "mismatch", "error"] * 100
-    assert [g.id for g in graded] == list(range(300))
-    # One more asks whether the gold of the prediction that failed is empty.
-    assert len(pool.asked) == 4
+    assert [g.verdict for g in graded] == ["timeout"] + ["match", "mismatch"] * 25
+    assert [g.id for g in graded] == list(range(51))
+    # The last asks whether the gold of the prediction that failed is empty.
+    assert pool.asked[:3] == [ENDLESS, IDS, "SELECT 1"] and len(pool.asked) == 4
 
 
 def test_a_fault_of_the_machine_is_not_remembered(folder):
