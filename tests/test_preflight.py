@@ -62,7 +62,7 @@ def test_the_built_in_world_needs_nothing(tmp_path):
             b"GGUF\3\0\0\0" + bytes(8) + b"\1" + bytes(7)
             # the key, its type (8: text), the value
             + b"\x14" + bytes(7) + b"general.architecture" + b"\x08\0\0\0"
-            + b"\x05" + bytes(7) + b"mamba",
+            + b"\x05" + bytes(7) + b"mamba" + bytes(200),
             "mamba",
         ),
     ],

@@ -21,6 +21,8 @@ from jax_t2sql.models.rope_scaling import (
 
 # Number of the text type in the metadata.
 _GGUF_TEXT = 8
+# Enough for the first key and its value, less than any model has.
+_HEADER_BYTES = 256
 
 
 class GGUFFile:
@@ -91,13 +93,15 @@ def check_header(path: Path) -> None:
       UserError: no GGUF file, or an architecture that is not supported.
     """
     with path.open("rb") as file:
-        head = file.read(256)
+        head = file.read(_HEADER_BYTES)
     if head[:4] != b"GGUF":
         raise UserError(
             f"{path} is not a GGUF file; for safetensors give the directory that holds them"
         )
     # Magic, version (4 bytes), counts of tensors and keys (8 each); then key, type, value.
     key, rest = _text(head[24:])
+    if len(head) < _HEADER_BYTES:
+        return  # cut off, in the middle of this text perhaps: the reader will say so
     if key == "general.architecture" and int.from_bytes(rest[:4], "little") == _GGUF_TEXT:
         check_architecture(_text(rest[4:])[0])
 

@@ -24,6 +24,7 @@ _DIRECT_SYSTEM = (
     "You are a helpful assistant. Answer with one SQLite query in a Markdown code block that starts"
     " with ```sql and ends with ```."
 )
+_DIRECT_QUESTION = "Using valid SQLite and the tables above, answer this question:"
 
 _TOOLS_SYSTEM = f"""\
 You answer a question about a SQLite database with one SQL query. You may look at the data first.
@@ -89,7 +90,7 @@ def build_messages(
         schema, question = f"Database schema:\n{schema}", f"Question: {problem.question}"
     elif style == "direct":
         system = _DIRECT_SYSTEM
-        question = f"Answer this question about the tables above: {problem.question}"
+        question = f"{_DIRECT_QUESTION} {problem.question}"
     else:
         raise ValueError(f"style is {style!r}; it must be tools, direct or question")
     return [

@@ -44,7 +44,7 @@ def test_direct_asks_for_what_is_read():
     assert user["content"] == (
         "CREATE TABLE zoo (id);\n\n"
         "External knowledge: zoos refers to zoo.id\n\n"
-        "Answer this question about the tables above: How many zoos {are} there?"
+        "Using valid SQLite and the tables above, answer this question: How many zoos {are} there?"
     )
 
 
