@@ -8,11 +8,13 @@ from-scratch model wants other settings than a pretrained one); `--dry-run` prin
 import dataclasses
 import difflib
 import importlib.util
+import math
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Literal
 
+import msgspec
 import tyro
 
 from jax_t2sql.errors import UserError
@@ -236,14 +238,17 @@ def load_config(path: str | Path) -> TrainConfig:
         raise
     except (TypeError, SyntaxError) as error:
         raise UserError(f"configuration {path}: {_with_suggestion(error)}") from error
-    except Exception as error:  # whatever the user's own code raises
+    except (Exception, SystemExit) as error:  # whatever the user's own code raises
         raise UserError(f"configuration {path}: {type(error).__name__}: {error}") from error
     if not isinstance(config, TrainConfig):
         raise UserError(
             f"get_config() of {path} returned {type(config).__name__}; it must return a"
             " jax_t2sql.config.TrainConfig"
         )
-    return config
+    try:
+        return msgspec.convert(to_dict(config), TrainConfig)
+    except msgspec.ValidationError as error:
+        raise UserError(f"configuration {path}: {error}") from error
 
 
 def _with_suggestion(error: Exception) -> str:
@@ -318,11 +323,13 @@ def _check(config: TrainConfig) -> None:
         ("optimizer.lr", config.optimizer.lr, 0, 1),
         ("optimizer.warmup_steps", config.optimizer.warmup_steps, 0, None),
         ("optimizer.final_fraction", config.optimizer.final_fraction, 0, 1),
-        ("optimizer.b1", config.optimizer.b1, 0, 1),
-        ("optimizer.b2", config.optimizer.b2, 0, 1),
+        # At 1 a moment never moves, and Adam divides by zero.
+        ("optimizer.b1", config.optimizer.b1, 0, 0.99999),
+        ("optimizer.b2", config.optimizer.b2, 0, 0.99999),
         ("optimizer.weight_decay", config.optimizer.weight_decay, 0, None),
         ("optimizer.clip_norm", config.optimizer.clip_norm, 0, None),
         ("adapter.rank", config.adapter.rank, 1, None),
+        ("adapter.alpha", config.adapter.alpha, 1e-6, None),
         ("prompt.max_tokens", config.prompt.max_tokens, 1, None),
         ("prompt.max_turns", config.prompt.max_turns, 1, None),
         ("loss.ratio_low", config.loss.ratio_low, 0, 1),
@@ -332,7 +339,7 @@ def _check(config: TrainConfig) -> None:
         ("eval.questions", config.eval.questions, 1, None),
         ("eval.final_questions", config.eval.final_questions, 1, None),
         ("grading.workers", config.grading.workers, 1, 256),
-        ("grading.seconds", config.grading.seconds, 0.05, None),
+        ("grading.seconds", config.grading.seconds, 0.05, 86_400),
         ("grading.max_rows", config.grading.max_rows, 1, None),
         ("grading.max_bytes", config.grading.max_bytes, 1, None),
         ("prompt.max_context", config.prompt.max_context, 2, None),
@@ -346,8 +353,8 @@ def _check(config: TrainConfig) -> None:
     for name, value, low, high in bounds:
         if value is None:  # left open: decided when the run is put together
             continue
-        if not (value >= low and (high is None or value <= high)):  # so that NaN is refused too
-            limit = f"at least {low}" if high is None else f"from {low} to {high}"
+        if not (low <= value < math.inf and (high is None or value <= high)):  # no NaN either
+            limit = f"at least {low}, and finite" if high is None else f"from {low} to {high}"
             raise UserError(f"--{name.replace('_', '-')} is {value}; it must be {limit}")
     if config.loss.name == "policy_gradient" and config.loss.ratio_low != 0:
         raise UserError(

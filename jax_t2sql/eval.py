@@ -12,6 +12,7 @@ Prints accuracy in all, by difficulty and by database, with 95 % Wilson interval
 
 import hashlib
 import json
+import math
 import sys
 import time
 from dataclasses import dataclass
@@ -117,7 +118,7 @@ def evaluate_file(args: EvalArgs) -> dict:
     from jax_t2sql.evaluation import Answer, evaluate, score, score_by
     from jax_t2sql.grading import GradingPool, check_golds
     from jax_t2sql.models import check_model, load_adapter, load_model
-    from jax_t2sql.preflight import check_all, check_questions
+    from jax_t2sql.preflight import check_all, check_folder, check_questions
     from jax_t2sql.progress import Progress
     from jax_t2sql.rollouts import PromptBuilder
     from jax_t2sql.sampling.chat import ChatCodec
@@ -130,8 +131,9 @@ def evaluate_file(args: EvalArgs) -> dict:
     check_all(
         [
             lambda: check_model(model_name),
+            lambda: check_folder(args.databases),
             lambda: check_questions(args.data, args.databases),
-            lambda: _make_folder(args.out),
+            lambda: _make_folder(args.out, args.data),
         ]
     )
     problems = _chosen(load_problems(args.data), args)
@@ -228,13 +230,17 @@ def evaluate_file(args: EvalArgs) -> dict:
     return result
 
 
-def _make_folder(path: Path) -> None:
+def _make_folder(path: Path, data: Path) -> None:
+    """Makes --out, unless writing into it would replace the question file."""
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise UserError(
             f"--out {path} cannot be made ({error.strerror}); name another folder"
         ) from error
+    for name in ("verdicts.jsonl", "score.json"):
+        if data.exists() and (path / name).exists() and (path / name).samefile(data):
+            raise UserError(f"--out {path} holds the questions, as {name}; name another folder")
 
 
 def _check(args: EvalArgs) -> None:
@@ -251,8 +257,10 @@ def _check(args: EvalArgs) -> None:
     }
     for name, low in bounds.items():
         value = getattr(args, name)
-        if value is not None and not value >= low:
-            raise UserError(f"--{name.replace('_', '-')} is {value}; it must be at least {low}")
+        if value is not None and not low <= value < math.inf:
+            raise UserError(
+                f"--{name.replace('_', '-')} is {value}; it must be at least {low}, and finite"
+            )
 
 
 def _chosen(problems: list, args: EvalArgs) -> list:

@@ -147,6 +147,8 @@ def _check(args: GradeArgs) -> None:
         resolve_database(args.databases, "any")  # one file serves every id
     if args.out and args.out.exists() and args.pairs.exists() and args.out.samefile(args.pairs):
         raise UserError(f"--out {args.out} is the file of the pairs; name another")
+    if args.out and args.out.resolve().is_relative_to(args.databases.resolve()):
+        raise UserError(f"--out {args.out} lies among the databases; name another place")
 
 
 def _resolve(databases: Path, db_id: str) -> Path | UserError:

@@ -31,7 +31,7 @@ def check_all(checks: Sequence[Callable[[], object]]) -> None:
 
 
 def check_questions(questions: str | Path, databases: str | Path) -> None:
-    """Checks that a question file can be read and that one of its databases is there.
+    """Checks that a question file can be read and, in a folder, that one of its databases is there.
 
     Some missing databases only set their questions aside; with none the folder is wrong.
 
@@ -45,7 +45,14 @@ def check_questions(questions: str | Path, databases: str | Path) -> None:
             return
         except UserError as error:
             first = first or error
-    raise first
+    if first and Path(databases).exists():  # else that is the fault: see `check_folder`
+        raise first
+
+
+def check_folder(databases: str | Path) -> None:
+    """Checks that there is such a folder, or file, of databases; raises UserError if not."""
+    if not Path(databases).exists():
+        raise UserError(f"{databases}: no such directory or file; pass the folder of the databases")
 
 
 def check_training(config: TrainConfig, workdir: Path) -> None:
@@ -63,6 +70,8 @@ def check_training(config: TrainConfig, workdir: Path) -> None:
             data.eval: data.eval_databases or data.databases,
             data.warmup: data.databases,
         }
+        for folder in dict.fromkeys(folders[path] for path in folders if path is not None):
+            checks.append(lambda folder=folder: check_folder(folder))
         for path, folder in folders.items():
             if path is not None:
                 checks.append(lambda path=path, folder=folder: check_questions(path, folder))

@@ -58,16 +58,28 @@ def write_report(run_dir: str | Path, out: str | Path | None = None) -> Path:
         problem = "holds none of " + ", ".join(files) if run_dir.is_dir() else "is not a directory"
         raise UserError(f"{run_dir} {problem}. Give the --workdir of a run.")
     try:
-        page = _render(run_dir)
-        out.parent.mkdir(parents=True, exist_ok=True)
-        draft = out.with_name(out.name + ".tmp")
-        draft.write_text(page, encoding="utf-8", errors="backslashreplace")
-        os.replace(draft, out)
+        _write(Path(os.path.realpath(out)), _render(run_dir))  # a link stays one
     except OSError as error:
         raise UserError(
             f"cannot make the report {out}: {error}. Give a readable run and a writable --out."
         ) from error
     return out
+
+
+def _write(out: Path, page: str) -> None:
+    """Writes the page whole or not at all; into a device or a pipe as it stands."""
+    data = page.encode("utf-8", "backslashreplace")
+    if out.exists() and not out.is_file():
+        out.write_bytes(data)
+        return
+    out.parent.mkdir(parents=True, exist_ok=True)
+    draft = out.with_name(out.name + ".tmp")
+    try:
+        draft.write_bytes(data)
+        os.replace(draft, out)
+    except BaseException:
+        draft.unlink(missing_ok=True)
+        raise
 
 
 def _render(run_dir: Path) -> str:

@@ -18,8 +18,8 @@ _FREE = {
     "grading": ("workers", "gold_folder"),
 }
 
-# What a run makes first, of the built-in world or after all its input was checked.
-_FIRST_MADE = ("world", "base", "bus")
+# All that a run leaves which was refused while its model and questions were looked at.
+_BEFORE_IT_BEGAN = frozenset({"config.json", "excluded.jsonl", "gold_warnings.jsonl"})
 
 
 def identity(config: dict) -> dict:
@@ -44,7 +44,12 @@ def open_workdir(config: TrainConfig, workdir: Path) -> None:
       UserError: as `check_workdir` does.
     """
     check_workdir(config, workdir)
-    workdir.mkdir(parents=True, exist_ok=True)
+    try:
+        workdir.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(
+            f"--workdir {workdir} cannot be made ({error.strerror}); name another folder"
+        ) from error
     write_json(workdir / "config.json", to_dict(config))
 
 
@@ -55,13 +60,24 @@ def check_workdir(config: TrainConfig, workdir: Path) -> None:
       UserError: it holds a run of another configuration, or something else.
     """
     path = workdir / "config.json"
-    if path.is_file() and not any((workdir / name).exists() for name in _FIRST_MADE):
-        return  # refused before it began: a corrected command may use the folder
-    if path.is_file():
+    try:
+        is_there = path.is_file()
+    except OSError as error:  # a name too long, say
+        raise UserError(
+            f"--workdir {workdir} cannot be used ({error.strerror}); name another folder"
+        ) from error
+    if is_there:
         try:
             found = json.loads(path.read_text())
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise UserError(f"{path} is not valid JSON ({error}); use another --workdir") from error
+        if not isinstance(found, dict) or not to_dict(config).keys() <= found.keys():
+            raise UserError(
+                f"{path} is not the configuration of a run (a model's, perhaps); use another"
+                " --workdir"
+            )
+        if {entry.name for entry in workdir.iterdir()} <= _BEFORE_IT_BEGAN:
+            return  # refused then: a corrected command may use the folder
         different = _differences(identity(found), identity(json.loads(json.dumps(to_dict(config)))))
         if different:
             raise UserError(
@@ -143,7 +159,7 @@ def print_result(result: dict, workdir: Path) -> None:
     print(line("before RL", result["before"], result["before_interval"]))
     print(line("after RL", result["after"], result["after_interval"]))
     for part, label in (("seen", "seen templates"), ("unseen", "templates never trained on")):
-        if part in result["parts"]["after"]:
+        if result["parts"]["after"].get(part, {}).get("n"):
             before, after = result["parts"]["before"][part], result["parts"]["after"][part]
             print(
                 f"  {label} ({after['n']}): {before['accuracy']:.1%} before,"

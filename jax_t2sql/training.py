@@ -52,9 +52,9 @@ def run_training(config: TrainConfig, workdir: Path) -> dict:
     Raises:
       UserError: bad input, or a workdir of another configuration.
     """
+    check_workdir(config, workdir)
     result_path = workdir / "result.json"
     if result_path.is_file():
-        check_workdir(config, workdir)
         result = json.loads(result_path.read_text())
         print("this run is complete:")
         if not (workdir / "report.html").is_file():  # the run was killed before its last line
@@ -195,9 +195,10 @@ def _train(run: Run, progress: Progress) -> dict:
             say=progress.message,
         )
         progress.phase("rl", config.rl.steps)
+        if resumed:
+            progress.message(f"resuming at step {resumed}: what the checkpoint lacks is replayed")
         restore(loop)
         if loop.version:
-            progress.message(f"resumed at step {loop.version}")
             on_publish(loop.version)  # an evaluation that a kill cut short is made up for
         train(loop)
         after = final_evaluation(run, engine, "after", final_set, progress)

@@ -9,6 +9,7 @@ import numpy as np
 
 from jax_t2sql.assembly import Run, answer_text
 from jax_t2sql.batching import make_batch
+from jax_t2sql.errors import UserError
 from jax_t2sql.learner import Checkpointer, LearnerState, Trajectory
 from jax_t2sql.policies import make_sft_learner, warmup_schedule
 from jax_t2sql.rollouts import PromptBuilder
@@ -61,6 +62,11 @@ def warm_up(
             if (step + 1) % config.checkpoint.every == 0 or step + 1 == steps:
                 checkpointer.save(step + 1, state, {"step": step + 1})
             metrics = {name: float(value) for name, value in metrics.items()}
+            if metrics["skipped"]:
+                raise UserError(
+                    f"the gradient of warm-up step {step + 1} is not finite; lower --warmup.lr, or"
+                    " use --learner.dtype float32, in another --workdir"
+                )
             on_step(
                 step + 1,
                 {

@@ -5,7 +5,16 @@ import json
 import pytest
 
 from jax_t2sql import train
-from jax_t2sql.config import LossConfig, TrainConfig, load_config, resolve, to_dict
+from jax_t2sql.config import (
+    AdapterConfig,
+    GradingConfig,
+    LossConfig,
+    OptimizerConfig,
+    TrainConfig,
+    load_config,
+    resolve,
+    to_dict,
+)
 from jax_t2sql.errors import UserError
 
 
@@ -99,3 +108,35 @@ def test_resolved_values_are_final():
     assert json.loads(json.dumps(to_dict(config))) == to_dict(config) | {
         "adapter": to_dict(config)["adapter"] | {"targets": ["all-linear"]}
     }
+
+
+@pytest.mark.parametrize(
+    ("body", "says"),
+    [
+        ("return TrainConfig(rl=RLConfig(steps='abc'))", r"Expected `int | null`.*rl.steps"),
+        ("return TrainConfig(rl=None)", r"rl"),
+        ("return TrainConfig(seed=1.5)", r"Expected `int`.*seed"),
+        ("raise SystemExit(5)", "SystemExit: 5"),
+    ],
+)
+def test_values_of_a_wrong_type_in_a_file_are_named(tmp_path, body, says):
+    path = tmp_path / "mine.py"
+    imports = "from jax_t2sql.config import RLConfig, TrainConfig"
+    path.write_text(f"{imports}\ndef get_config():\n    {body}\n")
+    with pytest.raises(UserError, match=says):
+        load_config(path)
+
+
+@pytest.mark.parametrize(
+    "section",
+    [
+        {"optimizer": OptimizerConfig(b1=1.0)},
+        {"optimizer": OptimizerConfig(weight_decay=float("inf"))},
+        {"adapter": AdapterConfig(alpha=float("nan"))},
+        {"adapter": AdapterConfig(alpha=-5.0)},
+        {"grading": GradingConfig(seconds=1e12)},
+    ],
+)
+def test_values_that_would_end_in_nan_are_refused(section):
+    with pytest.raises(UserError, match="it must be"):
+        resolve(TrainConfig(**section))

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 
 from jax_t2sql.errors import UserError
-from jax_t2sql.eval import split_policy
+from jax_t2sql.eval import EvalArgs, evaluate_file, split_policy
 from jax_t2sql.evaluation import evaluate, sample_record, score, score_by
 from jax_t2sql.grading import GradingPool
 from jax_t2sql.groups import group_metrics
@@ -222,3 +222,13 @@ def test_policy_names(tmp_path):
         split_policy("a/b")
     with pytest.raises(UserError, match="an adapter after the"):
         split_policy("local:a/b+")
+
+
+def test_the_questions_are_never_written_over(tmp_path, databases):
+    questions = tmp_path / "verdicts.jsonl"
+    questions.write_text('{"db_id": "shop", "question": "?", "SQL": "SELECT 1"}')
+    before = questions.read_text()
+    args = EvalArgs(policy="local:a/b", data=questions, databases=databases, out=tmp_path)
+    with pytest.raises(UserError, match="holds the questions, as verdicts.jsonl"):
+        evaluate_file(args)
+    assert questions.read_text() == before

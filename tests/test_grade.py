@@ -141,7 +141,8 @@ def test_one_file_serves_every_id(folder, capsys):
         ({"--workers": "0"}, "--workers is 0; it must be from 1"),
         ({"--timeout": "nan"}, "--timeout is nan; it must be from 0.05"),
         ({"--out": "none/verdicts.jsonl"}, "verdicts.jsonl cannot be written"),
-        ({"--out": "db"}, "db cannot be written (Is a directory)"),
+        ({"--out": "db"}, "db lies among the databases"),
+        ({"--out": "db/kiosk.sqlite"}, "kiosk.sqlite lies among the databases"),
         ({"--out": "pairs.jsonl"}, "is the file of the pairs"),
     ],
 )

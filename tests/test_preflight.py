@@ -49,6 +49,14 @@ def test_one_database_is_enough(tmp_path, data):
         check_questions(data, tmp_path)
 
 
+def test_a_missing_folder_is_told_beside_a_broken_file(tmp_path, data):
+    data.write_text("{")
+    files = DataConfig(train=str(data), databases=str(tmp_path / "nowhere"))
+    config = resolve(TrainConfig(model=str(data), data=files))
+    with pytest.raises(UserError, match=r"(?s)3 faults.*GGUF.*nowhere: no such.*:1: not JSON"):
+        check_training(config, tmp_path / "new")
+
+
 def test_the_built_in_world_needs_nothing(tmp_path):
     check_training(resolve(TrainConfig()), tmp_path / "new")
     assert not (tmp_path / "new").exists()

@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 from html.parser import HTMLParser
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -471,3 +472,18 @@ def test_a_fault_of_the_page_is_shown(run_dir, tmp_path):
     dom, _ = browse(path, tmp_path / "profile")
     fault = re.search(r'<div id="fault"([^>]*)>([^<]*)', dom)
     assert "hidden" not in fault.group(1) and "on purpose" in fault.group(2)
+
+
+def test_a_device_is_written_to_and_a_link_stays_one(tmp_path):
+    with Tracker(tmp_path / "run", tensorboard=False) as tracker:
+        tracker.log(1, {"loss": 1.0})
+    write_report(tmp_path / "run", "/dev/null")
+    assert not Path("/dev/null").is_file()
+    link = tmp_path / "link.html"
+    link.symlink_to(tmp_path / "page.html")
+    write_report(tmp_path / "run", link)
+    assert link.is_symlink() and "<html" in (tmp_path / "page.html").read_text()
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(UserError, match="cannot make the report"):
+        write_report(tmp_path / "run", tmp_path / "folder")
+    assert not list(tmp_path.glob("*.tmp"))

@@ -38,11 +38,27 @@ def test_a_run_refused_before_it_began_leaves_the_folder_free(tmp_path):
     assert kept(tmp_path)["seed"] == 4
 
 
-def test_a_torn_configuration_is_named(tmp_path):
-    (tmp_path / "bus").mkdir()
-    (tmp_path / "config.json").write_text("{")
-    with pytest.raises(UserError, match="config.json is not valid JSON"):
-        check_workdir(CONFIG, tmp_path)
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        ("{", "config.json is not valid JSON"),
+        ("[" * 100_000, "config.json is not valid JSON"),
+        ("[1]", "not the configuration of a run"),
+        ('{"model_type": "qwen3", "vocab_size": 700}', "not the configuration of a run"),
+    ],
+)
+def test_a_config_that_is_not_ours_is_left_alone(tmp_path, content, says):
+    (tmp_path / "config.json").write_text(content)
+    with pytest.raises(UserError, match=says):
+        open_workdir(CONFIG, tmp_path)
+    assert (tmp_path / "config.json").read_text() == content
+
+
+def test_a_folder_that_cannot_be_made_is_named(tmp_path):
+    (tmp_path / "file").write_text("")
+    for place in (tmp_path / "file" / "run", tmp_path / ("x" * 300)):
+        with pytest.raises(UserError, match="--workdir .*name another folder"):
+            open_workdir(CONFIG, place)
 
 
 def test_checking_writes_nothing(tmp_path):

@@ -22,9 +22,11 @@ def read_json(path: Path) -> dict[str, Any]:
     try:
         value = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
-        raise UserError(f"cannot read {path}: {error.strerror or error}") from error
+        raise UserError(
+            f"cannot read {path}: {error.strerror or error}; check the folder's name"
+        ) from error
     except ValueError as error:
-        raise UserError(f"{path} is not valid JSON: {error}") from error
+        raise UserError(f"{path} is not valid JSON: {error}; get the file again") from error
     if not isinstance(value, dict):
         raise UserError(f"{path} holds a {type(value).__name__}; an object is needed")
     return value

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from jax_t2sql.errors import UserError
 
+_MAX_NAME_BYTES = 255  # of a file, on every usual file system
 _MAGIC = b"SQLite format 3\x00"
 _LFS_POINTER = b"version https://git-lfs"
 # How a rollback journal begins that is still to be played back; one that is done with has zeros.
@@ -30,8 +31,10 @@ def resolve_database(databases: str | os.PathLike, db_id: str) -> Path:
         return check_database(databases)
     if not databases.is_dir():
         raise UserError(f"{databases}: no such directory or file; pass the folder of the databases")
-    if not db_id or db_id in (".", "..") or set(db_id) & {"/", "\\", "\0"}:
-        raise UserError(f"database id {db_id!r} is no plain name; correct db_id in the data")
+    too_long = len(f"{db_id}.sqlite".encode("utf-8", "surrogatepass")) > _MAX_NAME_BYTES
+    if not db_id or db_id in (".", "..") or set(db_id) & {"/", "\\", "\0"} or too_long:
+        shown = db_id if len(db_id) <= 60 else db_id[:60] + "…"
+        raise UserError(f"database id {shown!r} is no plain name; correct db_id in the data")
     candidates = (databases / db_id / f"{db_id}.sqlite", databases / f"{db_id}.sqlite")
     for candidate in candidates:
         if candidate.is_file():

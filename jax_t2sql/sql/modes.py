@@ -60,4 +60,4 @@ def parse_mode(text: str | None) -> Mode:
     return Mode("subset", at_least=match[1] == ">=", count=int(match[2]))
 
 
-_EXPECTED = f"use {', '.join(_KINDS)}, subset,=,K or subset,>=,K with K at least 1"
+_EXPECTED = f"use {', '.join(_KINDS)}, subset (at least one row), subset,=,K or subset,>=,K"

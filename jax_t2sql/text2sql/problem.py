@@ -77,6 +77,8 @@ def _records(path: Path) -> Iterator[tuple[int, Any]]:
                     f"{path}:{line}: not JSON: {error.msg} at column {error.colno};"
                     " expected one object a line, or one array"
                 ) from None
+            except (ValueError, RecursionError) as error:  # a number or a nest without measure
+                raise UserError(f"{path}:{line}: cannot be read: {error}") from None
 
 
 def _array_items(path: Path, text: str) -> Iterator[tuple[int, Any]]:
@@ -101,6 +103,8 @@ def _array_items(path: Path, text: str) -> Iterator[tuple[int, Any]]:
             value, position = decoder.raw_decode(text, position)
         except json.JSONDecodeError as error:
             raise fault(error.pos, error.msg) from None
+        except (ValueError, RecursionError) as error:  # a number or a nest without measure
+            raise UserError(f"{path}:{line}: cannot be read: {error}") from None
         yield line, value
         position = skip_blanks(position)
         if text[position : position + 1] == ",":

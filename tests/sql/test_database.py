@@ -113,3 +113,9 @@ def test_identity_changes_with_the_file(shop):
         writer.execute("UPDATE item SET price = 2.5 WHERE id = 1")  # same size
     writer.close()
     assert file_identity(shop) != before
+
+
+@pytest.mark.parametrize("name", ["x" * 5_000, "é" * 200, "\ud800" * 100])
+def test_a_name_too_long_for_any_file_is_refused(tmp_path, name):
+    with pytest.raises(UserError, match="is no plain name"):
+        resolve_database(tmp_path, name)

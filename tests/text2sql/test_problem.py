@@ -168,3 +168,13 @@ def test_real_question_files(data_dir):
     ):
         problems = load_problems(data_dir / name)
         assert len({problem.question_id for problem in problems}) == len(problems) == count
+
+
+@pytest.mark.parametrize("array", [False, True])
+@pytest.mark.parametrize("value", ["9" * 5_000, "[" * 100_000])
+def test_numbers_and_nests_without_measure_give_one_error(tmp_path, value, array):
+    row = '{"db_id": "a", "question": "?", "SQL": "SELECT 1", "x": ' + value + "}"
+    path = tmp_path / "q.json"
+    path.write_text(f"[{row}]" if array else row)
+    with pytest.raises(UserError, match=r"q\.json:1: "):
+        load_problems(path)
