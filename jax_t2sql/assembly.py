@@ -220,7 +220,8 @@ def load_questions(
             problem, reason = aside[0]
             raise UserError(
                 f"no usable question among the {len(problems)} for {name}; the first,"
-                f" {problem.question_id} ({problem.db_id}): {reason}"
+                f" {problem.question_id} ({problem.db_id}): {reason}. Correct the gold SQL or the"
+                " databases, or give other questions"
             )
         excluded += aside
         doubts += [(problem, f"{name}: {reason}") for problem, reason in report.warnings]

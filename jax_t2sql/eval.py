@@ -24,6 +24,7 @@ import tyro
 from jax_t2sql import __version__
 from jax_t2sql.errors import UserError
 from jax_t2sql.programs import raise_disk_fault, run_program
+from jax_t2sql.rundir import make_folder
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -232,12 +233,7 @@ def evaluate_file(args: EvalArgs) -> dict:
 
 def _make_folder(path: Path, data: Path) -> None:
     """Makes --out, unless writing into it would replace the question file."""
-    try:
-        path.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UserError(
-            f"--out {path} cannot be made ({error.strerror}); name another folder"
-        ) from error
+    make_folder(path, "--out")
     for name in ("verdicts.jsonl", "score.json"):
         if data.exists() and (path / name).exists() and (path / name).samefile(data):
             raise UserError(f"--out {path} holds the questions, as {name}; name another folder")

@@ -44,13 +44,18 @@ def open_workdir(config: TrainConfig, workdir: Path) -> None:
       UserError: as `check_workdir` does.
     """
     check_workdir(config, workdir)
+    make_folder(workdir, "--workdir")
+    write_json(workdir / "config.json", to_dict(config))
+
+
+def make_folder(path: Path, option: str) -> None:
+    """Makes a folder that the user named by an option; raises UserError if that fails."""
     try:
-        workdir.mkdir(parents=True, exist_ok=True)
+        path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise UserError(
-            f"--workdir {workdir} cannot be made ({error.strerror}); name another folder"
+            f"{option} {path} cannot be made ({error.strerror}); name another folder"
         ) from error
-    write_json(workdir / "config.json", to_dict(config))
 
 
 def check_workdir(config: TrainConfig, workdir: Path) -> None:
