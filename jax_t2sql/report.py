@@ -168,7 +168,7 @@ def _text(value: Any) -> str:
 def _nonfinite(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     steps: dict[str, list[int]] = {}
     for row in rows:
-        for name in row.get("nonfinite") or {}:
+        for name in _mapping(row.get("nonfinite")):
             steps.setdefault(str(name), []).append(row["step"])
     return [
         f"{name} was not finite in {len(at)} row{'s' * (len(at) > 1)}, first in step {at[0]}: "
@@ -220,7 +220,7 @@ def _read_json(path: Path, notes: list[str]) -> dict[str, Any]:
         return {}
     try:
         tree = json.loads(path.read_bytes())
-    except ValueError:
+    except (ValueError, RecursionError):
         notes.append(f"{path.name} is not valid JSON and is left out.")
         return {}
     return tree if isinstance(tree, dict) else {"value": tree}

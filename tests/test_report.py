@@ -487,3 +487,11 @@ def test_a_device_is_written_to_and_a_link_stays_one(tmp_path):
     with pytest.raises(UserError, match="cannot make the report"):
         write_report(tmp_path / "run", tmp_path / "folder")
     assert not list(tmp_path.glob("*.tmp"))
+
+
+def test_damaged_rows_are_passed_over(tmp_path):
+    row = '{"step": 4, "phase": "rl", "loss": 1.0, "nonfinite": 5}'
+    (tmp_path / "metrics.jsonl").write_text(f"{row}\n{'[' * 100_000}\n")
+    (tmp_path / "config.json").write_text("[" * 100_000)
+    page = write_report(tmp_path).read_text()
+    assert "config.json is not valid JSON" in page
