@@ -46,9 +46,9 @@ class PromptConfig:
     """How a question is put, and how long an answer may get."""
 
     style: Literal["tools", "direct", "question"] | None = None
-    """tools: up to `max_turns` SQL calls, then a solution. direct: the schema, then one SQL block.
-    question: the question alone (from-scratch models). None: question for the tiny model, else
-    direct."""
+    """tools: up to `max_turns` SQL calls, then a solution. direct: the schema, then one SQL block
+    (or a message that is nothing but a query). question: the question alone (from-scratch models).
+    None: question for the tiny model, else direct."""
     max_turns: int = 5
     """SQL calls an episode may make (tools)."""
     max_tokens: int | None = None
