@@ -1,7 +1,7 @@
 """What the model is asked, in three styles.
 
 * tools: the whole protocol with a worked example, then schema, external knowledge, question;
-* direct: schema, external knowledge, question; one SQL block, or nothing but a query, is the answer;
+* direct: schema, external knowledge, question; the answer is one SQL block, or a bare query;
 * question: the question alone, for models trained from scratch on one world.
 """
 
