@@ -22,7 +22,6 @@ import contextlib
 import functools
 import hashlib
 import json
-import os
 import sqlite3
 import sys
 import time

@@ -249,7 +249,7 @@ def test_a_closed_standard_stream_takes_no_verdict(folder, closed, named):
         assert done.returncode == 0
         (line,) = (folder / "verdicts.jsonl").read_text().splitlines()
         assert json.loads(line)["verdict"] == "error"
-    elif ">&-" == closed:
+    elif closed == ">&-":
         assert done.returncode == 2
         assert done.stderr.startswith("error: standard output is closed")
         assert done.stderr.count("\n") == 1
