@@ -39,7 +39,7 @@ def test_a_container_has_what_it_is_given(tmp_path, groups, files, limit):
 
 
 def test_a_pool_takes_its_share(monkeypatch, shop):
-    """What SQLite may take of a small machine's share is too little for 300 MB; of 4 GiB it is not."""
+    """300 MB are too much for SQLite on a small machine, and not where it may take 2 GiB."""
     monkeypatch.setattr("jax_t2sql.grading.memory.machine_memory", lambda: 2 * 2**30)
     query = (
         "WITH RECURSIVE r(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM r LIMIT 300),"
