@@ -117,7 +117,7 @@ class GradingPool:
     ) -> Future[Verdict]:
         """Grades a predicted query. The future always gives a verdict; at once UserError for a
         mode that is none."""
-        request = _grade(db_path, gold_sql, pred_sql, mode)
+        request = _grade(_absolute(db_path), gold_sql, pred_sql, mode)
         identity = _identity(request.path)
         known = self._memo.get(identity, request)
         if known:
@@ -160,8 +160,9 @@ class GradingPool:
         Jobs that are alike in all parts are graded once; comments, blanks and semicolons around the
         predicted statement are no difference.
         """
-        requests = [_grade(job.db_path, job.gold_sql, job.pred_sql, job.mode) for job in jobs]
-        identities = {path: _identity(path) for path in {r.path for r in requests}}
+        paths = {path: _absolute(path) for path in {job.db_path for job in jobs}}
+        requests = [_grade(paths[j.db_path], j.gold_sql, j.pred_sql, j.mode) for j in jobs]
+        identities = {path: _identity(path) for path in paths.values()}
         verdicts: dict[Grade, Verdict] = {}
         tasks: dict[Grade, Task] = {}
         # Predictions for one gold come together, so that mostly one worker alone needs its result.
@@ -219,13 +220,11 @@ def _identity(path: str) -> tuple[int, ...] | None:
         return None
 
 
-def _grade(
-    db_path: str | os.PathLike, gold_sql: str, pred_sql: str, mode: Mode | str | None
-) -> Grade:
+def _grade(path: str, gold_sql: str, pred_sql: str, mode: Mode | str | None) -> Grade:
     if len(pred_sql) <= MAX_SQL_CHARS:
         statement, rest = split_statement(pred_sql)
         pred_sql = pred_sql if rest else statement
-    return Grade(_absolute(db_path), gold_sql, pred_sql, _mode(mode))
+    return Grade(path, gold_sql, pred_sql, _mode(mode))
 
 
 def _absolute(path: str | os.PathLike) -> str:

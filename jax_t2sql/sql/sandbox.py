@@ -47,9 +47,8 @@ class Sandbox:
         self._connection = connect_readonly(path)
         # Strict decoding is quicker; the first text that is not UTF-8 brings the other rule back.
         self._connection.text_factory = str
-        self._stored = _stored_tables(self._connection)
         self._columns_of: dict[str, frozenset[str]] = {}
-        self._authorizer = Authorizer()
+        self._authorizer = Authorizer(_stored_tables(self._connection))
         self._deadline = float("inf")
         # No spill files beside the database or in the temporary folder.
         self._connection.execute("PRAGMA temp_store = MEMORY")
@@ -115,7 +114,7 @@ class Sandbox:
         seconds = time.monotonic() - start
         if excess:
             return Outcome("too_large", message=excess, seconds=seconds)
-        reads = self._authorizer.columns_of(self._stored)
+        reads = self._authorizer.stored_columns()
         warnings = self._texts_in_double_quotes(statement) if warn else ()
         warnings = tuple(map(warning, warnings))
         return Outcome(
