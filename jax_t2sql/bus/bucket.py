@@ -1,6 +1,7 @@
 """A bus in a bucket or in memory, through obstore."""
 
 from collections.abc import Iterable
+from datetime import timedelta
 from pathlib import Path
 
 import obstore
@@ -10,6 +11,9 @@ from obstore.store import from_url
 from jax_t2sql.bus import keys as names
 from jax_t2sql.bus.store import MAX_OBJECT_BYTES
 from jax_t2sql.errors import UserError
+
+# The client's own tries of one request; `put_once` comes back to a store that stays down longer.
+_RETRIES = {"max_retries": 4, "retry_timeout": timedelta(seconds=30)}
 
 
 class ObstoreStore:
@@ -21,7 +25,8 @@ class ObstoreStore:
     @classmethod
     def from_url(cls, url: str) -> "ObstoreStore":
         try:
-            return cls(from_url(url))
+            options = {} if url.startswith("memory:") else {"retry_config": _RETRIES}
+            return cls(from_url(url, **options))
         except (BaseError, ValueError) as error:
             raise UserError(
                 f"bus {url!r} cannot be opened ({error}); give a directory, "

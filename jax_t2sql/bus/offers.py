@@ -6,7 +6,7 @@ import msgspec
 
 from jax_t2sql.bus.claims import Claim, read_claim
 from jax_t2sql.bus.entries import Task
-from jax_t2sql.bus.keys import GROUPS, group_seq
+from jax_t2sql.bus.keys import GROUPS, group_key, group_seq
 from jax_t2sql.bus.state import RunState
 from jax_t2sql.bus.store import Store
 
@@ -36,7 +36,10 @@ def holders(store: Store, tasks: Iterable[Task]) -> dict[int, Claim]:
 
 def undelivered(store: Store, state: RunState) -> list[Task]:
     """Open tasks that have no group object, good or bad."""
-    delivered = {group_seq(key) for key in store.keys(GROUPS)}
+    if not state.open_tasks:
+        return []
+    listed = store.keys(GROUPS, start=group_key(min(state.open_tasks)))
+    delivered = {group_seq(key) for key in listed}
     return [task for task in state.open_tasks.values() if task.seq not in delivered]
 
 
