@@ -98,6 +98,8 @@ class SamplerBus:
         for task in tasks:
             if len(won) >= limit:
                 break
+            # Held from before the put: a heartbeat by another thread must not seem to give it back.
+            self._held.add(task.seq)
             if put_claim(
                 self.store,
                 task,
@@ -106,8 +108,13 @@ class SamplerBus:
                 learner_epoch=self.learner_epoch,
             ):
                 won.append(task)
-        self._held.update(task.seq for task in won)
+            else:
+                self._held.discard(task.seq)
         return won
+
+    def give_back(self, task: Task) -> None:
+        """Stop working on a claimed task; the learner offers it again, as the next attempt."""
+        self._held.discard(task.seq)
 
     def make_group(self, task: Task, rollouts) -> Group:
         """The group of `bus.groups.Rollout`s that answers `task`."""
@@ -145,7 +152,7 @@ class SamplerBus:
             sampler=self.sampler,
             incarnation=self.incarnation,
             counter=self._counter,
-            held=tuple(sorted(self._held)),
+            held=tuple(sorted(self._held.copy())),
             served=served,
             proven=proven,
             tokens_per_second=tokens_per_second,
