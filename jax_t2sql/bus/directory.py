@@ -80,10 +80,11 @@ class DirectoryStore:
             if error.errno == errno.ELOOP:
                 raise ValueError(f"{str(path)!r} is a symbolic link; the bus has none") from error
             raise
+        status = os.fstat(handle)
+        if not stat.S_ISREG(status.st_mode):
+            os.close(handle)
+            raise ValueError(f"{str(path)!r} is not a regular file")
         with os.fdopen(handle, "rb") as file:
-            status = os.fstat(handle)
-            if not stat.S_ISREG(status.st_mode):
-                raise ValueError(f"{str(path)!r} is not a regular file")
             if status.st_size > max_bytes:
                 raise ValueError(f"{key!r} has {status.st_size} bytes, the limit is {max_bytes}")
             data = file.read(max_bytes + 1)
