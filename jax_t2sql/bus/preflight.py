@@ -85,8 +85,6 @@ def _store_faults(location: str | Path, open_client: Callable[[str | Path], Stor
                 break
     except (OSError, ValueError) as error:
         faults.append(f"bus {str(location)!r} cannot be written and read: {error}")
-    except Exception as error:  # the client library's own kinds: credentials, no such bucket
-        faults.append(f"bus {str(location)!r} cannot be used: {type(error).__name__}: {error}")
     else:
         one.delete(used)
     return faults

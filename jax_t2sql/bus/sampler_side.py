@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from jax_t2sql.bus.claims import put_claim
 from jax_t2sql.bus.contract import Contract
-from jax_t2sql.bus.entries import AdapterRef, Task
+from jax_t2sql.bus.entries import AdapterRef, AnyEntry, Task
 from jax_t2sql.bus.faults import BadObject, ContractError, LostLeadership
 from jax_t2sql.bus.groups import Group, check_group, encode_group
 from jax_t2sql.bus.keys import CLAIMS, check_name, claim_key, claim_numbers, group_key
@@ -63,10 +63,12 @@ class SamplerBus:
         """The adapter last published, None if the last publish had none."""
         return self.state.last_publish.adapter if self.state.last_publish else None
 
-    def refresh(self) -> None:
-        """Read what the learner appended since."""
-        self.state.apply_all(self.log.follow())
+    def refresh(self) -> list[AnyEntry]:
+        """Read what the learner appended since; returns it."""
+        entries = self.log.follow()
+        self.state.apply_all(entries)
         self._held &= self.state.open_tasks.keys()
+        return entries
 
     def open_tasks(self) -> list[Task]:
         """Offers of the log, as last refreshed, that nobody has claimed, oldest first."""

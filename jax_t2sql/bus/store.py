@@ -18,7 +18,10 @@ _FIRST_PAUSE_SECONDS = 0.05
 
 
 class Store(Protocol):
-    """Whole objects under the names of `bus.keys`; every method refuses any other name."""
+    """Whole objects under the names of `bus.keys`; every method refuses any other name.
+
+    A store that cannot be reached, or will not, is an OSError in all of them.
+    """
 
     def create(self, key: str, data: bytes, *, durable: bool = True) -> None:
         """Create `key` at once and whole. FileExistsError if it is there, by whomever.
