@@ -8,6 +8,7 @@ when the learner found this sampler's groups unusable.
 
 import asyncio
 import contextlib
+import math
 import random
 import shutil
 import time
@@ -42,6 +43,7 @@ class Worker:
       cache: folder for adapters that are fetched from a bucket; the server must see it.
       poll_seconds, beat_seconds: between looks at the log, and between heartbeats.
       say_every: seconds between two lines that say why nothing is done.
+      retry_seconds: until an adapter that the server refused is tried again.
       say: shows the user one line.
     """
 
@@ -54,6 +56,7 @@ class Worker:
     poll_seconds: float = 0.3
     beat_seconds: float = 2.0
     say_every: float = 30.0
+    retry_seconds: float = 5.0
     say: Callable[[str], None] = print
     delivered: int = 0
     last_error: str = ""
@@ -61,7 +64,7 @@ class Worker:
     _jobs: dict[int, asyncio.Task] = field(default_factory=dict)
     _tokens: deque = field(default_factory=deque)
     _bad: int = 0
-    _refused: str | None = None  # name of an adapter that cannot be served
+    _refused: tuple[str, float] = ("", 0.0)  # an adapter that could not be served; until when
     _said: tuple[str, float] = ("", 0.0)
     _rng: random.Random = field(default_factory=random.Random)
 
@@ -140,13 +143,17 @@ class Worker:
         return None
 
     async def _serve(self, ref: AdapterRef, version: int) -> None:
-        if ref.name == self._refused:
+        name, until = self._refused
+        if ref.name == name and time.monotonic() < until:
             return
         try:
             directory = await self._on_bus(fetch_adapter, self.bus.store, ref, self.cache)
             await self.host.advance(ref.name, version=version, directory=directory)
-        except (UserError, Refused, Unproven) as error:
-            self._refused = ref.name
+        except UserError as error:  # its files are wrong, and stay so
+            self._refused = (ref.name, math.inf)
+            self._trouble(f"adapter {ref.name} is not served: {error}")
+        except (Refused, Unproven) as error:  # the server may have been in a bad way
+            self._refused = (ref.name, time.monotonic() + self.retry_seconds)
             self._trouble(f"adapter {ref.name} is not served: {error}")
         except (BadObject, OSError) as error:  # may be collected already; there is a newer one
             self._trouble(f"adapter {ref.name} cannot be fetched: {error}")
@@ -256,8 +263,7 @@ class Worker:
             job.cancel()
         await asyncio.gather(*jobs, return_exceptions=True)
         with contextlib.suppress(OSError):
-            for _ in range(3):  # the learner believes a claim until two beats did not name it
-                await self._on_bus(self.bus.heartbeat)
+            await self._on_bus(lambda: self.bus.heartbeat(last_error=self.last_error, left=True))
         self._thread.shutdown()
         await self.client.close()
 

@@ -169,6 +169,8 @@ class Handler(BaseHTTPRequestHandler):
             return None
         if fault == "hang":
             time.sleep(30)
+            self.close_connection = True
+            return None
         if fault == "garbage":
             return self.answer(200, "garbage")
         if fault == "forget":

@@ -105,7 +105,8 @@ class ClaimWatch:
             offer, given_back = (seq, claim.attempt), False
             if counter is not None:
                 first_seen[offer] = self._first_seen.get(offer, counter)
-                given_back = counter >= first_seen[offer] + 2 and seq not in beat.held
+                unheld = counter >= first_seen[offer] + 2 and seq not in beat.held
+                given_back = beat.left or unheld
             if replaced or given_back or now - since >= still_seconds:
                 dead.append(seq)
         self._moved = current

@@ -147,6 +147,7 @@ class SamplerBus:
         proven: int | None = None,
         tokens_per_second: float = 0.0,
         last_error: str = "",
+        left: bool = False,
     ) -> Heartbeat:
         """Say that this sampler lives; see `bus.samplers.Heartbeat` for the arguments."""
         self._counter += 1
@@ -159,6 +160,7 @@ class SamplerBus:
             proven=proven,
             tokens_per_second=tokens_per_second,
             last_error=last_error[:4096],
+            left=left,
         )
         write_heartbeat(self.store, beat)
         return beat

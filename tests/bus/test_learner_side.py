@@ -362,6 +362,16 @@ def test_what_a_living_sampler_gives_back_is_offered_again(kit, store, sampler_o
     assert [(d.seq, d.fate) for d in bus.decided] == [(0, "failed")], "after the last attempt"
 
 
+def test_what_a_sampler_held_that_left_is_offered_again_at_once(kit, store, sampler_of):
+    bus = kit.lead(store)
+    bus.issue(kit.new_tasks(1), cursor={})
+    sampler = sampler_of()
+    sampler.claim(1)
+    sampler.heartbeat(left=True)
+    offers = bus.expire_claims(still_seconds=10, clock=lambda: 0.0)
+    assert [(task.seq, task.attempt) for task in offers] == [(0, 1)]
+
+
 def test_claims_cost_one_listing_and_one_read_each(kit, s3, s3_location):
     store = open_store(s3_location)
     bus = kit.lead(store, bounds=bounds(kit, groups_per_batch=8))
