@@ -56,7 +56,7 @@ class Worker:
     poll_seconds: float = 0.3
     beat_seconds: float = 2.0
     say_every: float = 30.0
-    retry_seconds: float = 5.0
+    retry_seconds: float = 2.0
     say: Callable[[str], None] = print
     delivered: int = 0
     last_error: str = ""

@@ -253,7 +253,7 @@ def test_a_server_killed_in_mid_run_loses_nothing(setting, server, start, tmp_pa
     for step in range(3):
         bus.issue(tasks(4, first=4 * step), cursor={})
         server.faults(
-            *([rng.choice(["500", "503", "drop"]), "completions", 3] for _ in range(2)),
+            *([rng.choice(["500", "503", "drop"]), "completions", 2] for _ in range(2)),
             ["abort", "completions", 2],
             ["die", "completions", 1],
         )

@@ -19,7 +19,7 @@ from jax_t2sql.sampling.policy import SampleRequest
 from jax_t2sql.sampling.vllm_http import HttpClient, Unreachable, describe
 from jax_t2sql.text2sql.completion import Completion
 
-_FIRST_PAUSE, _LONGEST_PAUSE = 0.25, 30.0
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0
 _LOGPROB_NOISE = 1e-4
 _QUICK = 30.0  # seconds for what the server answers without the model
 
@@ -46,7 +46,7 @@ class VllmClient:
     """Asks a vLLM server, as often as it takes.
 
     No answer, 408, 425, 429 and 5xx are asked again for ever, with jittered pauses that double up
-    to half a minute: the server may be restarting, and a group that waits is not lost.
+    to some seconds: the server may be restarting, and a group that waits is not lost.
 
     Args:
       url: of the server, http://HOST:PORT.
