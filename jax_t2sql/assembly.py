@@ -19,7 +19,8 @@ from jax_t2sql.models import LoadedModel, ModelConfig, init_params, load_model, 
 from jax_t2sql.models.tiny import tiny_config, train_tokenizer
 from jax_t2sql.rollouts import PromptBuilder, check_prompts
 from jax_t2sql.sql import Limits
-from jax_t2sql.text2sql import EpisodeConfig, Problem, load_problems
+from jax_t2sql.text2sql import EpisodeConfig, Problem, PromptOptions, load_problems
+from jax_t2sql.text2sql.tool_formats import tool_format_of
 
 # Of which 256 are the bytes, which leaves room for every word and most values of the world.
 _TINY_VOCAB = 700
@@ -145,11 +146,19 @@ def episode_config(
             f"{options}max-tokens is {prompt.max_tokens}, which leaves no room for a prompt in a"
             f" context of {context} tokens; lower it"
         )
+    named = prompt.tool_format
+    taught = tool_format_of(model.tokenizer.chat_template).name
     return EpisodeConfig(
         style=prompt.style,
         max_turns=prompt.max_turns,
         max_tokens_per_turn=prompt.max_tokens,
         max_context=context,
+        options=PromptOptions(
+            evidence=prompt.evidence,
+            tool_format=taught if named == "auto" else named,
+            worked_example=prompt.worked_example,
+            reasoning_effort=prompt.reasoning_effort,
+        ),
     )
 
 

@@ -55,6 +55,18 @@ class PromptConfig:
     """Tokens sampled a turn. None: 64 for question, 512 for tools, else 256."""
     max_context: int | None = None
     """Tokens of a whole episode. None: what the model allows, at most 4,096."""
+    schema_tokens: int | None = None
+    """Most tokens of a schema; beyond, the columns least like the question are left out. None: what
+    the context leaves."""
+    evidence: Literal["plain", "structured"] = "plain"
+    """structured: external knowledge in numbered pieces, and for each a requirement and a
+    verification line in the model's messages."""
+    tool_format: Literal["auto", "hermes", "qwen3_coder", "llama", "kimi", "deepseek"] = "auto"
+    """How tool calls are written. auto: as the model's chat template does."""
+    worked_example: bool = True
+    """Show one solved question (tools)."""
+    reasoning_effort: Literal["low", "medium", "high"] | None = None
+    """Say in the prompt how much to think. None: nothing is said."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -343,6 +355,7 @@ def _check(config: TrainConfig) -> None:
         ("grading.max_rows", config.grading.max_rows, 1, None),
         ("grading.max_bytes", config.grading.max_bytes, 1, None),
         ("prompt.max_context", config.prompt.max_context, 2, None),
+        ("prompt.schema_tokens", config.prompt.schema_tokens, 1, None),
         ("learner.row_length", config.learner.row_length, 2, None),
         ("learner.rows", config.learner.rows, 1, None),
         ("sampler.rows", config.sampler.rows, 1, None),

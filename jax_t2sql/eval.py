@@ -49,6 +49,16 @@ class EvalArgs:
     """Tokens sampled a turn."""
     max_context: int | None = None
     """Tokens of a whole episode; the model's limit, at most 8,192, if not given."""
+    schema_tokens: int | None = None
+    """Most tokens of a schema: see --prompt.schema-tokens of jax_t2sql.train, as for the next."""
+    evidence: Literal["plain", "structured"] = "plain"
+    """How external knowledge is put, and what is asked about it."""
+    tool_format: Literal["auto", "hermes", "qwen3_coder", "llama", "kimi", "deepseek"] = "auto"
+    """How tool calls are written (tools)."""
+    worked_example: bool = True
+    """Show one solved question (tools)."""
+    reasoning_effort: Literal["low", "medium", "high"] | None = None
+    """Say in the prompt how much to think."""
     temperature: float = 0.0
     """0 is greedy."""
     seed: int = 0
@@ -160,9 +170,13 @@ def evaluate_file(args: EvalArgs) -> dict:
             max_turns=args.max_turns,
             max_tokens=args.max_tokens,
             max_context=args.max_context,
+            evidence=args.evidence,
+            tool_format=args.tool_format,
+            worked_example=args.worked_example,
+            reasoning_effort=args.reasoning_effort,
         )
         episode = episode_config(prompt, model, default_context=8192, options="--")
-        prompts = PromptBuilder(args.databases, codec, episode)
+        prompts = PromptBuilder(args.databases, codec, episode, schema_tokens=args.schema_tokens)
         engine = Engine(
             model.config,
             model.params,
@@ -204,6 +218,7 @@ def evaluate_file(args: EvalArgs) -> dict:
         "quarantined": len(report.quarantined),
         "empty_gold": len(report.empty),
         "prompt_too_long": outcomes.count("prompt_too_long"),
+        "schema_cut": len(prompts.cut_schemas),
         "verdicts": {name: outcomes.count(name) for name in sorted(set(outcomes))},
         "by_difficulty": _as_dict(score_by(answers, lambda p: p.difficulty)),
         "by_database": _as_dict(score_by(answers, lambda p: p.db_id)),
@@ -218,6 +233,10 @@ def evaluate_file(args: EvalArgs) -> dict:
         "decoding": {
             "style": args.style,
             "max_turns": args.max_turns,
+            "evidence": args.evidence,
+            "tool_format": episode.options.tool_format,
+            "worked_example": args.worked_example,
+            "reasoning_effort": args.reasoning_effort,
             "temperature": args.temperature,
             "max_tokens": args.max_tokens,
             "max_context": episode.max_context,
@@ -246,6 +265,7 @@ def _check(args: EvalArgs) -> None:
         "max_turns": 1,
         "max_tokens": 1,
         "max_context": 2,
+        "schema_tokens": 1,
         "temperature": 0,
         "rows": 1,
         "workers": 1,
@@ -303,7 +323,7 @@ def _print_table(result: dict, out: Path) -> None:
     console = Console(markup=False)  # names come from the user's files
     console.print(table)
     console.print(f"{result['executed']:.0%} of answers parse and execute")
-    for name in ("quarantined", "empty_gold", "prompt_too_long"):
+    for name in ("quarantined", "empty_gold", "prompt_too_long", "schema_cut"):
         if result[name]:
             console.print(f"{name.replace('_', ' ')}: {result[name]}")
     console.print(f"verdicts in {out / 'verdicts.jsonl'}, figures in {out / 'score.json'}")
