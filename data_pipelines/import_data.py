@@ -94,9 +94,8 @@ def _splits(args: ImportArgs) -> tuple[dict[str, list], str]:
     train, heldout = split_by_hash(problems, args.eval_share)
     if not train or not heldout:
         raise UserError(
-            f"{args.questions} has too few questions ({len(problems)}) for a held-out share of"
-            f" {args.eval_share:g}; add some, or mark each row with a field `split`: train or"
-            f" {HELDOUT_SPLITS[0]}"
+            f"{args.questions} has too few questions with different gold SQL to hold some out; add"
+            f" some, or mark each row with a field `split`: train or {HELDOUT_SPLITS[0]}"
         )
     return {"train": train, "val": heldout}, f"by hash, {args.eval_share:g} held out"
 

@@ -25,12 +25,15 @@ class DataConfig:
     """Questions and databases."""
 
     train: Annotated[str | None, tyro.conf.arg(aliases=("--data",))] = None
-    """Question file (JSONL or JSON array; our, BIRD's or Spider's field names). None: the built-in
-    world, made on the spot."""
+    """Question file (JSONL or JSON array; our, BIRD's or Spider's field names), or a dataset:
+    tfds:NAME, tfds:FOLDER/NAME:VERSION@SPLIT. None: the built-in world, made on the spot."""
+    mix: tuple[str, ...] = ()
+    """More datasets to train on, each with its share of the draws: tfds:mine=0.3."""
     databases: Annotated[str | None, tyro.conf.arg(aliases=("--databases",))] = None
-    """Folder with <id>/<id>.sqlite or <id>.sqlite, or one SQLite file."""
+    """Folder with <id>/<id>.sqlite or <id>.sqlite, or one SQLite file. A dataset knows its own."""
     eval: str | None = None
-    """Held-out question file. None: `eval_share` of `train`, chosen by hash."""
+    """Held-out question file or dataset. None: the held-out split of a dataset that has one, else
+    `eval_share` of `train`, chosen by hash."""
     eval_databases: str | None = None
     """Databases of `eval`; None: the same as `databases`."""
     eval_share: float = 0.15
@@ -290,13 +293,13 @@ def resolve(config: TrainConfig) -> TrainConfig:
             else f"--model {config.model} needs --data (a question file) and --databases"
         )
     data = config.data
-    if tiny and any((data.databases, data.eval, data.eval_databases, data.warmup)):
+    if tiny and any((data.databases, data.eval, data.eval_databases, data.warmup, data.mix)):
         raise UserError(
             "the tiny model learns the built-in world only: --databases, --data.eval,"
-            " --data.eval-databases and --data.warmup need --model and --data"
+            " --data.eval-databases, --data.warmup and --data.mix need --model and --data"
         )
-    if not tiny and config.data.databases is None:
-        raise UserError(f"--data {config.data.train} needs --databases, a folder of SQLite files")
+    if not tiny and data.databases is None and not data.train.startswith("tfds:"):
+        raise UserError(f"--data {data.train} needs --databases, a folder of SQLite files")
 
     style = config.prompt.style or ("question" if tiny else "direct")
     kind = config.adapter.kind or ("full" if tiny else "lora")

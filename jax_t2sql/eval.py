@@ -33,10 +33,11 @@ class EvalArgs:
 
     policy: str
     """local:MODEL or local:MODEL+ADAPTER."""
-    data: Path
-    """Question file (JSONL or JSON array; our, BIRD's or Spider's field names)."""
-    databases: Path
-    """Folder with <id>/<id>.sqlite or <id>.sqlite, or one SQLite file."""
+    data: str
+    """Question file (JSONL or JSON array; our, BIRD's or Spider's field names), or a dataset:
+    tfds:NAME, tfds:FOLDER/NAME:VERSION@SPLIT; its held-out split if none is named."""
+    databases: Path | None = None
+    """Folder with <id>/<id>.sqlite or <id>.sqlite, or one SQLite file. A dataset knows its own."""
     out: Path = Path("runs/eval")
     """Folder for verdicts.jsonl and score.json; an earlier score there is replaced."""
     questions: int | None = None
@@ -126,6 +127,7 @@ def evaluate_file(args: EvalArgs) -> dict:
     """
     from jax_t2sql.assembly import enable_compilation_cache, episode_config
     from jax_t2sql.config import PromptConfig
+    from jax_t2sql.datasets import heldout_split, open_data
     from jax_t2sql.evaluation import Answer, evaluate, score, score_by
     from jax_t2sql.grading import GradingPool, check_golds
     from jax_t2sql.models import check_model, load_adapter, load_model
@@ -135,24 +137,25 @@ def evaluate_file(args: EvalArgs) -> dict:
     from jax_t2sql.sampling.chat import ChatCodec
     from jax_t2sql.sampling.engine import Engine
     from jax_t2sql.sql import Limits
-    from jax_t2sql.text2sql import load_problems
 
     _check(args)
+    split = heldout_split(args.data) or "train"
     model_name, adapter_name = split_policy(args.policy)
     check_all(
         [
             lambda: check_model(model_name),
-            lambda: check_folder(args.databases),
-            lambda: check_questions(args.data, args.databases),
-            lambda: _make_folder(args.out, args.data),
+            *([lambda: check_folder(args.databases)] if args.databases else []),
+            lambda: check_questions(args.data, args.databases, split=split),
+            lambda: _make_folder(args.out, Path(args.data)),
         ]
     )
-    problems = _chosen(load_problems(args.data), args)
+    data = open_data(args.data, args.databases, split=split)
+    problems = _chosen(list(data.problems), args)
     enable_compilation_cache()
     started = time.monotonic()
     limits = Limits(seconds=args.seconds)
     with GradingPool(args.workers, limits=limits, gold_folder=args.gold_folder) as pool:
-        report = check_golds(problems, args.databases, pool)
+        report = check_golds(problems, data.databases, pool)
         usable = {id(p) for p in (*report.kept, *report.empty)}
         problems = [problem for problem in problems if id(problem) in usable]
         for problem, reason in report.quarantined[:5]:
@@ -160,7 +163,7 @@ def evaluate_file(args: EvalArgs) -> dict:
         if len(report.quarantined) > 5:
             print(f"… and {len(report.quarantined) - 5} more left out", file=sys.stderr)
         if not problems:
-            raise UserError(f"no gold query of {args.data} runs on {args.databases}")
+            raise UserError(f"no gold query of {args.data} runs on {data.databases}")
 
         model = load_model(model_name, dtype=args.dtype)
         adapter = load_adapter(Path(adapter_name), model.config) if adapter_name else None
@@ -176,7 +179,7 @@ def evaluate_file(args: EvalArgs) -> dict:
             reasoning_effort=args.reasoning_effort,
         )
         episode = episode_config(prompt, model, default_context=8192, options="--")
-        prompts = PromptBuilder(args.databases, codec, episode, schema_tokens=args.schema_tokens)
+        prompts = PromptBuilder(data.databases, codec, episode, schema_tokens=args.schema_tokens)
         engine = Engine(
             model.config,
             model.params,
@@ -226,7 +229,7 @@ def evaluate_file(args: EvalArgs) -> dict:
         "model_sha256": model.sha256,
         "grader": f"jax_t2sql {__version__}, {args.grading or 'mode of each question'},"
         f" {args.seconds:g} s",
-        "data_sha256": hashlib.sha256(args.data.read_bytes()).hexdigest(),
+        "data_sha256": data.sha256,
         "prompt_sha256": hashlib.sha256(
             json.dumps([prompts.ids(problem) for problem in problems]).encode()
         ).hexdigest(),

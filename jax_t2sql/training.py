@@ -92,7 +92,11 @@ def assemble(config: TrainConfig, workdir: Path, pool, progress: Progress) -> Ru
     check_targets(config, model)
     codec, episode = ChatCodec(model.tokenizer), episode_config(config.prompt, model)
     questions = load_questions(
-        data, pool=pool, need_warmup=config.warmup.steps > 0, say=progress.message
+        data,
+        pool=pool,
+        need_warmup=config.warmup.steps > 0,
+        links=workdir / "mixed_databases",
+        say=progress.message,
     )
     limit = config.prompt.schema_tokens
     prompts = PromptBuilder(questions.databases, codec, episode, schema_tokens=limit)
