@@ -132,6 +132,15 @@ def init_arrays(descs: Tree, key: jax.Array) -> Tree:
     return jax.tree.unflatten(treedef, [jnp.asarray(value) for value in values])
 
 
+def is_array(node: Any) -> bool:
+    """Whether a node of a tree stands for one array: it has a shape and a dtype.
+
+    True of arrays, their descriptions, and pytrees that act as one array, such as a quantised
+    kernel, which is made of several.
+    """
+    return hasattr(node, "shape") and hasattr(node, "dtype")
+
+
 def logical_axes(leaf: Any) -> tuple[str | None, ...]:
     """Axes of an `ArrayDesc`; an array, which has no names, counts as unsharded."""
-    return leaf.axes if isinstance(leaf, ArrayDesc) else (None,) * leaf.ndim
+    return getattr(leaf, "axes", None) or (None,) * len(leaf.shape)

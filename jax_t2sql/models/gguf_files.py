@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 
 from jax_t2sql.errors import UserError
-from jax_t2sql.models.config import ModelConfig, check_architecture
-from jax_t2sql.models.naming import FileTensor, assemble, gguf_module
+from jax_t2sql.models.assemble import assemble
+from jax_t2sql.models.config import ModelConfig
+from jax_t2sql.models.naming import FileTensor, gguf_module
 from jax_t2sql.models.params import Params
 from jax_t2sql.models.rope_scaling import (
     LinearScaling,
@@ -18,6 +19,7 @@ from jax_t2sql.models.rope_scaling import (
     recognise_frequency_factors,
     yarn_attention_factor,
 )
+from jax_t2sql.models.shapes import DENSE_ARCHITECTURES, check_architecture
 
 # Number of the text type in the metadata.
 _GGUF_TEXT = 8
@@ -103,7 +105,7 @@ def check_header(path: Path) -> None:
     if len(head) < _HEADER_BYTES:
         return  # cut off, in the middle of this text perhaps: the reader will say so
     if key == "general.architecture" and int.from_bytes(rest[:4], "little") == _GGUF_TEXT:
-        check_architecture(_text(rest[4:])[0])
+        check_architecture(_text(rest[4:])[0], DENSE_ARCHITECTURES)
 
 
 def _text(data: bytes) -> tuple[str, bytes]:
@@ -118,7 +120,7 @@ def gguf_config(file: GGUFFile) -> ModelConfig:
     Raises:
       UserError: unsupported architecture or option, or a missing key.
     """
-    check_architecture(file.architecture)
+    check_architecture(file.architecture, DENSE_ARCHITECTURES)
     if file.get("{arch}.expert_count", 0):
         raise UserError(f"{file.path} is a mixture of experts; only dense models are supported")
     heads = file.require("{arch}.attention.head_count")

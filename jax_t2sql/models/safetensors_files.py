@@ -1,15 +1,17 @@
 """Weights in Hugging Face's format: model.safetensors, whole or in shards with an index."""
 
 import contextlib
+import re
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from jax_t2sql.errors import UserError
+from jax_t2sql.models.assemble import assemble
 from jax_t2sql.models.config import ModelConfig
 from jax_t2sql.models.files import read_json, write_tensors
-from jax_t2sql.models.naming import FileTensor, assemble, file_tensors, hf_module
+from jax_t2sql.models.naming import FileTensor, file_tensors, hf_module
 from jax_t2sql.models.params import Params
 
 _SINGLE = "model.safetensors"
@@ -68,9 +70,12 @@ def load_safetensors(directory: Path, config: ModelConfig, *, dtype: Any) -> Par
             return handle.get_tensor(tensor.name)
 
         def ignored(name: str) -> bool:
-            # Older checkpoints store RoPE's frequencies, tied ones the table a second time.
+            # Older checkpoints store RoPE's frequencies, tied ones the table a second time, some
+            # have further layers that guess several tokens ahead.
             tied = config.tie_embeddings and name == "lm_head.weight"
-            return tied or name.endswith("rotary_emb.inv_freq")
+            layer = re.match(r"model\.layers\.(\d+)\.", name)
+            ahead = config.moe is not None and layer and int(layer[1]) >= config.num_layers
+            return tied or bool(ahead) or name.endswith("rotary_emb.inv_freq")
 
         return assemble(
             config,
@@ -91,6 +96,6 @@ def save_safetensors(directory: Path, config: ModelConfig, params: Params) -> No
         for key in keys:
             leaf = leaf[key]
         for tensor in parts:
-            ours = np.asarray(leaf if tensor.layer is None else leaf[tensor.layer])
+            ours = np.asarray(leaf[tensor.index])
             tensors[tensor.name] = np.ascontiguousarray(tensor.to_file(ours))
     write_tensors(directory / _SINGLE, tensors)

@@ -88,7 +88,7 @@ def test_llama3_divisors_are_recognised_and_others_kept():
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"model_type": "gemma2"}, ("gemma2", "llama, qwen2, qwen3")),
+        ({"model_type": "gemma2"}, ("gemma2", "llama, qwen2, qwen3, qwen3_moe")),
         ({"model_type": None}, ("None", "llama, qwen2, qwen3")),
         ({"hidden_act": "gelu"}, ("hidden_act", "gelu")),
         ({"attention_bias": True}, ("attention_bias", "True")),
