@@ -8,7 +8,7 @@ adapters in PEFT format.
 from jax_t2sql.models.cache import KVCache, extend_fn, init_cache
 from jax_t2sql.models.config import ModelConfig
 from jax_t2sql.models.load import LoadedModel, check_model, load_model, save_hf
-from jax_t2sql.models.params import describe_params, init_params
+from jax_t2sql.models.params import count_params, describe_params, init_params
 from jax_t2sql.models.peft import export_adapter, load_adapter
 from jax_t2sql.models.tiny import tiny_config, train_tokenizer
 from jax_t2sql.models.tokenizer import Tokenizer
@@ -19,6 +19,8 @@ __all__ = [
     "LoadedModel",
     "ModelConfig",
     "Tokenizer",
+    "check_model",
+    "count_params",
     "describe_params",
     "export_adapter",
     "extend_fn",
@@ -26,7 +28,6 @@ __all__ = [
     "init_cache",
     "init_params",
     "load_adapter",
-    "check_model",
     "load_model",
     "routing_fn",
     "save_hf",

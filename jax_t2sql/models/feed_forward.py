@@ -4,7 +4,7 @@ from typing import Any
 
 import jax
 
-from jax_t2sql.models.experts import run_experts
+from jax_t2sql.models.experts import ExpertMesh, run_experts
 from jax_t2sql.models.modules import linear
 from jax_t2sql.models.routing import route
 from jax_t2sql.models.shapes import MoEConfig
@@ -25,13 +25,15 @@ def mixture(
     pairs: dict[str, Any],
     h_BTD: jax.Array,
     replay_BTK: jax.Array | None = None,
+    mesh: ExpertMesh | None = None,
 ) -> tuple[jax.Array, jax.Array]:
     """Routed experts plus the shared one: the output [B, T, D] and the experts used [B, T, K]."""
     batch, length, _ = h_BTD.shape
     h_ND = h_BTD.reshape(batch * length, -1)
     replay_NK = None if replay_BTK is None else replay_BTK.reshape(batch * length, -1)
     experts_NK, weights_NK = route(moe, layer["router"], h_ND, replay_NK)
-    out_BTD = run_experts(layer, pairs, h_ND, experts_NK, weights_NK).reshape(h_BTD.shape)
+    out_ND = run_experts(layer, pairs, h_ND, experts_NK, weights_NK, mesh)
+    out_BTD = out_ND.reshape(h_BTD.shape)
     if moe.shared_size:
         out_BTD = out_BTD + swiglu(layer, pairs, h_BTD, "shared_")
     return out_BTD, experts_NK.reshape(batch, length, -1)

@@ -16,13 +16,12 @@ _CLASSES = {
     "qwen3": "Qwen3ForCausalLM",
     "qwen3_moe": "Qwen3MoeForCausalLM",
     "deepseek_v3": "DeepseekV3ForCausalLM",
-    # Its own model_type, the class is DeepSeek's.
-    "kimi_k2": "DeepseekV3ForCausalLM",
     "glm4_moe": "Glm4MoeForCausalLM",
 }
-_LATENT = ("deepseek_v3", "kimi_k2")
+# Other names of the same architecture.
+_ALIASES = {"kimi_k2": "deepseek_v3"}
 # Families whose routers score experts by sigmoid, in groups, with leading dense layers.
-_GROUPED = (*_LATENT, "glm4_moe")
+_GROUPED = ("deepseek_v3", "glm4_moe")
 
 
 def read_hf(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -32,6 +31,7 @@ def read_hf(values: Mapping[str, Any]) -> dict[str, Any]:
       UserError: architecture or option that is not supported, or a missing size.
     """
     architecture = str(values.get("model_type"))
+    architecture = _ALIASES.get(architecture, architecture)
     check_architecture(architecture)
     _refuse_unsupported(values, architecture)
     rope = values.get("rope_parameters") or values.get("rope_scaling")
@@ -59,7 +59,7 @@ def read_hf(values: Mapping[str, Any]) -> dict[str, Any]:
         if architecture == "glm4_moe":
             share = (rope or {}).get("partial_rotary_factor", values.get("partial_rotary_factor"))
             fields["rotary_dim"] = int(fields["head_dim"] * (0.5 if share is None else share))
-        if architecture in _LATENT:
+        if architecture == "deepseek_v3":
             mla = _read_mla(values)
             fields |= {"mla": mla, "head_dim": mla.key_dim, "rotary_dim": mla.rope_dim}
             fields["num_kv_heads"] = heads
@@ -235,7 +235,7 @@ def _refuse_unwritable(config: "ModelConfig") -> None:
             config.qk_norm,
             name in ("qwen3", "qwen3_moe") or (name == "glm4_moe" and config.qk_norm),
         ),
-        "mla": (config.mla is not None, name in _LATENT),
+        "mla": (config.mla is not None, name == "deepseek_v3"),
         "moe": (moe is not None, name in ("qwen3_moe", *_GROUPED)),
         "rotary_dim": (config.rotary_dim is not None, name in _GROUPED),
     }

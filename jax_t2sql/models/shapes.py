@@ -6,7 +6,7 @@ from typing import Literal
 from jax_t2sql.errors import UserError
 
 DENSE_ARCHITECTURES = ("llama", "qwen2", "qwen3")
-ARCHITECTURES = (*DENSE_ARCHITECTURES, "qwen3_moe", "deepseek_v3", "kimi_k2", "glm4_moe")
+ARCHITECTURES = (*DENSE_ARCHITECTURES, "qwen3_moe", "deepseek_v3", "glm4_moe")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

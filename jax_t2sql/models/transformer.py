@@ -8,18 +8,27 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax.sharding import Mesh
 
+from jax_t2sql.learner.arrays import ShardingRules
 from jax_t2sql.learner.lora import lora_linear
 from jax_t2sql.models.attention import causal_attention
 from jax_t2sql.models.attention_kinds import Attend, Tables, self_attention
 from jax_t2sql.models.config import ModelConfig
+from jax_t2sql.models.experts import ExpertMesh
 from jax_t2sql.models.feed_forward import mixture, swiglu
 from jax_t2sql.models.modules import rms_norm
 from jax_t2sql.models.rope import rope_tables
 from jax_t2sql.models.shapes import LayerGroup
 
 
-def hidden_fn(config: ModelConfig, *, remat: bool = True) -> Callable[..., jax.Array]:
+def hidden_fn(
+    config: ModelConfig,
+    *,
+    remat: bool = True,
+    mesh: Mesh | None = None,
+    rules: ShardingRules | None = None,
+) -> Callable[..., jax.Array]:
     """Builds f(base, adapter, tokens_BT, positions_BT, segments_BT, replay_LBTK) -> hidden_BTD.
 
     Rows may hold several sequences: a token attends to earlier tokens of its own segment only;
@@ -32,11 +41,14 @@ def hidden_fn(config: ModelConfig, *, remat: bool = True) -> Callable[..., jax.A
 
     Args:
       remat: keep one activation a layer for the backward pass and recompute the rest.
+      mesh, rules: those of the learner. With them every device computes its own experts for its own
+        rows; without them the compiler divides the work of experts as it sees fit.
     """
+    experts = None if mesh is None else ExpertMesh(mesh, rules or ShardingRules())
 
     def run(base, adapter, tokens_BT, positions_BT, segments_BT, replay_LBTK=None):
         return _forward(
-            config, base, adapter, tokens_BT, positions_BT, segments_BT, replay_LBTK, remat
+            config, base, adapter, tokens_BT, positions_BT, segments_BT, replay_LBTK, remat, experts
         )[0]
 
     return run
@@ -54,7 +66,7 @@ def routing_fn(config: ModelConfig) -> Callable[..., jax.Array]:
 
 
 def _forward(
-    config, base, adapter, tokens_BT, positions_BT, segments_BT, replay_LBTK, remat
+    config, base, adapter, tokens_BT, positions_BT, segments_BT, replay_LBTK, remat, mesh=None
 ) -> tuple[jax.Array, jax.Array | None]:
     tables = rope_tables(config, positions_BT)
 
@@ -67,7 +79,7 @@ def _forward(
         def layer(x_BTD, modules, group=group):
             *modules, replay_BTK = modules
             x_BTD, _, experts_BTK = decoder_layer(
-                config, group, *modules, x_BTD, tables, attend, replay_BTK
+                config, group, *modules, x_BTD, tables, attend, replay_BTK, mesh
             )
             return x_BTD, experts_BTK
 
@@ -115,6 +127,7 @@ def decoder_layer(
     tables: Tables,
     attend: Attend,
     replay_BTK: jax.Array | None = None,
+    mesh: ExpertMesh | None = None,
 ) -> tuple[jax.Array, Any, jax.Array | None]:
     """One pre-norm block: attention, then a feed-forward part, each of the group's kind.
 
@@ -126,7 +139,7 @@ def decoder_layer(
     x_BTD = x_BTD + out_BTD
     h_BTD = rms_norm(x_BTD, layer["post_norm"]["scale"], config.rms_norm_eps)
     if group.sparse:
-        out_BTD, experts_BTK = mixture(config.moe, layer, pairs, h_BTD, replay_BTK)
+        out_BTD, experts_BTK = mixture(config.moe, layer, pairs, h_BTD, replay_BTK, mesh)
     else:
         out_BTD, experts_BTK = swiglu(layer, pairs, h_BTD), None
     return x_BTD + out_BTD, state, experts_BTK
