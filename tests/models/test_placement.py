@@ -22,7 +22,8 @@ import dataclasses
 import jax, numpy as np
 from jax.sharding import AxisType
 from conftest import CORPUS, random_params, tiny_sparse
-from jax_t2sql.learner import ShardingRules, shardings
+from jax_t2sql.learner import LoraSpec, ShardingRules, shardings
+from jax_t2sql.models.memory import plan_memory
 from jax_t2sql.models import (LoadedModel, Quantization, describe_params, load_model, save_hf,
                               train_tokenizer)
 
@@ -35,6 +36,11 @@ for quantization in (None, Quantization(bits=4, group=2)):
     whole = load_model(DIRECTORY, quantization=quantization).params
     parts = load_model(DIRECTORY, quantization=quantization, mesh=mesh).params
     jax.tree.map(lambda x, y: np.testing.assert_array_equal(x, y), parts, whole)
+    if quantization is None:
+        held = sum(x.addressable_shards[0].data.nbytes for x in jax.tree.leaves(parts))
+        plan = plan_memory(config, mesh.shape, adapter=LoraSpec(), rows=2, length=8,
+                           dtype="float32")
+        assert plan.weights == held, (plan.weights, held)
     want = shardings(describe_params(config, quantization=quantization), mesh, ShardingRules())
     assert jax.tree.map(lambda x: x.sharding, parts) == want
 try:
