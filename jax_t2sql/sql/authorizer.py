@@ -56,8 +56,8 @@ class Authorizer:
       denied: what it wanted to do and may not, "" if nothing.
     """
 
-    def __init__(self, stored: frozenset[str]) -> None:
-        """Takes the folded names of the tables that are stored in the file."""
+    def __init__(self, stored: frozenset[str] = frozenset()) -> None:
+        """Takes the folded names of the stored tables, which `stored_columns` tells from others."""
         self.read: set[tuple[str, str]] = set()
         self.denied = ""
         self._stored = stored
