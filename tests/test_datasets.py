@@ -61,35 +61,32 @@ def spec(folder, name):
     return f"tfds:{folder / 'sets' / name}"
 
 
-def load(folder, pool, tmp_path, **data):
-    return load_questions(DataConfig(**data), pool=pool, need_warmup=True, links=tmp_path / "links")
+def load(pool, **data):
+    return load_questions(DataConfig(**data), pool=pool, need_warmup=True)
 
 
-def test_published_splits_are_taken_as_they_are(folder, pool, tmp_path):
+def test_published_splits_are_taken_as_they_are(folder, pool):
     assert heldout_split(spec(folder, "first")) == "dev"
     assert heldout_split(folder / "first.jsonl") is None
-    questions = load(folder, pool, tmp_path, train=spec(folder, "first"))
+    questions = load(pool, train=spec(folder, "first"))
     assert len(questions.train) == 20 and len(questions.heldout) == 10
     assert questions.databases == folder / "first_databases"
     assert questions.warmup == questions.train and not questions.shares
     # A file or another dataset may be held out instead.
-    questions = load(
-        folder, pool, tmp_path, train=spec(folder, "first"), eval=spec(folder, "third") + "@val"
-    )
+    questions = load(pool, train=spec(folder, "first"), eval=spec(folder, "third") + "@val")
     assert questions.heldout_databases == folder / "third_databases"
     assert {p.source for p in questions.heldout} == {"third"}
 
 
-def test_a_named_split_is_split_by_hash(folder, pool, tmp_path):
-    questions = load(folder, pool, tmp_path, train=spec(folder, "first") + "@train")
+def test_a_named_split_is_split_by_hash(folder, pool):
+    questions = load(pool, train=spec(folder, "first") + "@train")
     assert len(questions.train) + len(questions.heldout) == 20 and questions.heldout
 
 
-def test_sets_are_mixed_with_their_shares(folder, pool, tmp_path):
+def test_sets_are_mixed_with_their_shares(folder, pool, tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     questions = load(
-        folder,
         pool,
-        tmp_path,
         train=spec(folder, "first"),
         mix=(f"{spec(folder, 'second')}=0.3", f"{spec(folder, 'third')}=0.2"),
     )
@@ -101,9 +98,7 @@ def test_sets_are_mixed_with_their_shares(folder, pool, tmp_path):
         path = resolve_database(questions.databases, problem.db_id).resolve()
         assert path == folder / f"{problem.source}_databases" / "shop.sqlite"
     files = load(
-        folder,
         pool,
-        tmp_path,
         train=str(folder / "first.jsonl"),
         databases=str(folder / "first_databases"),
         mix=(f"{spec(folder, 'second')}=0.5",),
