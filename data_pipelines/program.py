@@ -46,7 +46,7 @@ def make_dataset(recipe: Recipe, out: Path, limits: Limits) -> None:
             f"--workers is {limits.workers} and --seconds {limits.seconds:g}; they must be at"
             " least 1 and 0.05, and finite"
         )
-    count = None if limits.tokenizer is None else _counter(limits.tokenizer)
+    count = None if limits.tokenizer is None else token_counter(limits.tokenizer)
     make_folder(out, "--out")
     try:
         with GradingPool(limits.workers, limits=SqlLimits(seconds=limits.seconds)) as pool:
@@ -59,7 +59,15 @@ def make_dataset(recipe: Recipe, out: Path, limits: Limits) -> None:
     _print(folder, provenance)
 
 
-def _counter(path: Path) -> Callable[[str], int]:
+def token_counter(path: Path) -> Callable[[str], int]:
+    """Counts tokens of a text by the tokenizer of a model.
+
+    Args:
+      path: Hugging Face directory or GGUF file.
+
+    Raises:
+      UserError: there is no tokenizer.
+    """
     if path.is_dir():
         from jax_t2sql.models.tokenizer import Tokenizer
 
