@@ -26,6 +26,7 @@ from jax_t2sql.errors import UserError
 from jax_t2sql.grading import GoldReport, GradingPool, check_golds
 from jax_t2sql.sql import resolve_database
 from jax_t2sql.text2sql import Problem
+from jax_t2sql.text2sql.descriptions import find_descriptions
 from jax_t2sql.text2sql.schema_doc import read_doc
 from jax_t2sql.text2sql.schema_text import print_schema
 
@@ -159,11 +160,16 @@ def _check_split(checked: _Checked, name: str, split: SplitInput, pool: GradingP
 
 
 def _record_databases(problems: Sequence[Problem], folder: Path) -> list[FileRecord]:
+    """The databases of these questions, and the files that describe their columns."""
     records = {}
     for db_id in sorted({problem.db_id for problem in problems}):
         path = resolve_database(folder, db_id)
         inside = path != folder  # one file that serves every id is its own folder
         records[path] = record_file(path, str(path.relative_to(folder)) if inside else ".")
+        for described in find_descriptions(path):
+            place = path.parent / described.parent.name / described.name
+            if inside and place.is_file():  # else a link leads out of the folder
+                records[place] = record_file(place, str(place.relative_to(folder)))
     return list(records.values())
 
 

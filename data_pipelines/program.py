@@ -89,7 +89,7 @@ def _print(folder: Path, provenance: Provenance) -> None:
         table.add_column(heading, justify="left" if heading == "split" else "right")
     for name, split in provenance.splits.items():
         figures = (split.questions, split.gold_empty, split.quarantined, split.gold_warnings)
-        databases = len(provenance.databases.get(name, ()))
+        databases = sum(not r.path.endswith(".csv") for r in provenance.databases.get(name, ()))
         table.add_row(name, *map(str, figures), str(databases))
     console = Console(markup=False)  # names come from the user's files
     console.print(table)

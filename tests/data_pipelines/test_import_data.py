@@ -7,7 +7,7 @@ import pytest
 
 tfds = pytest.importorskip("tensorflow_datasets", reason="needs the [data] extra")
 
-from data_pipelines import import_data, prepare  # noqa: E402
+from data_pipelines import import_data, prepare, verify  # noqa: E402
 from data_pipelines.datasets import find_dataset, heldout_split, open_split  # noqa: E402
 from data_pipelines.provenance import read_provenance  # noqa: E402
 from jax_t2sql.errors import UserError  # noqa: E402
@@ -112,12 +112,23 @@ def test_what_is_interrupted_leaves_nothing(shop, monkeypatch):
             lambda folder, shop: os.truncate(shop / "databases" / "shop.sqlite", 4096),
             "not the file",
         ),
+        (
+            lambda folder, shop: (
+                shop / "databases" / "depot" / "database_description" / "item.csv"
+            ).write_text("x"),
+            "item.csv is not the file",
+        ),
     ],
 )
 def test_changed_files_are_told(shop, mine, change, word):
     change(mine / "1.0.0", shop)
     with pytest.raises(UserError, match=word):
         open_split(f"tfds:{mine}", split="train")
+
+
+def test_verify_reads_everything(mine, capsys):
+    assert verify.main(["--data", f"tfds:{mine}"]) == 0
+    assert "as recorded" in capsys.readouterr().out
 
 
 def test_databases_may_move_and_are_compared_by_content_where_asked(shop, mine):
@@ -132,7 +143,7 @@ def test_databases_may_move_and_are_compared_by_content_where_asked(shop, mine):
     (place / "shop.sqlite").write_bytes(data)
     open_split(f"tfds:{mine}", split="train", databases=place)
     with pytest.raises(UserError, match="not the file"):
-        open_split(f"tfds:{mine}", split="train", databases=place, content=True)
+        verify.main(["--data", f"tfds:{mine}", "--databases", str(place)])
 
 
 @pytest.mark.parametrize(
