@@ -11,6 +11,7 @@ from data_pipelines import import_data, prepare, verify  # noqa: E402
 from data_pipelines.datasets import find_dataset, heldout_split, open_split  # noqa: E402
 from data_pipelines.provenance import read_provenance  # noqa: E402
 from jax_t2sql.errors import UserError  # noqa: E402
+from jax_t2sql.models.tiny import train_tokenizer  # noqa: E402
 from jax_t2sql.sql import resolve_database  # noqa: E402
 from jax_t2sql.text2sql import load_problems  # noqa: E402
 
@@ -72,6 +73,14 @@ def test_faulty_golds_are_set_aside_with_the_reason(mine):
     schemas = {row["db_id"]: row for row in rows(folder / "schemas.jsonl")}
     assert schemas["depot"]["described"] == 1 and schemas["shop"]["described"] == 0
     assert schemas["shop"]["tables"] == 1 and schemas["shop"]["tokens"] is None
+
+
+def test_a_tokenizer_measures_the_schemas(shop):
+    texts = ["CREATE TABLE item ( name TEXT , price REAL )"] * 20
+    train_tokenizer(texts, vocab_size=300).save(shop / "model")
+    folder = run(shop, "--tokenizer", str(shop / "model"))
+    for row in rows(folder / "1.0.0" / "schemas.jsonl"):
+        assert 0 < row["tokens"] < row["characters"]
 
 
 def test_a_version_is_never_changed(shop, mine, capsys):
