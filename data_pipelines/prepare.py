@@ -268,6 +268,11 @@ def _write(
             lines = "".join(json.dumps(row, ensure_ascii=True) + "\n" for row in rows)
             (folder / name).write_text(lines)
         target.parent.mkdir(parents=True, exist_ok=True)
-        folder.rename(target)
+        try:
+            folder.rename(target)
+        except OSError:
+            if not target.exists():
+                raise
+            _compare(target, provenance)  # another process was quicker
     finally:
         shutil.rmtree(draft, ignore_errors=True)

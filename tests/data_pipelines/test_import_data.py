@@ -1,5 +1,6 @@
 import json
 import os
+import shutil
 import subprocess
 import sys
 
@@ -106,6 +107,25 @@ def test_what_is_interrupted_leaves_nothing(shop, monkeypatch):
     with pytest.raises(OSError, match="disk"):
         run(shop)
     assert list((shop / "out").iterdir()) == []
+
+
+def test_of_two_at_once_the_second_finds_the_first(shop, mine, monkeypatch):
+    done = shop / "done"
+    mine.rename(done)
+    write = prepare.write_dataset
+
+    def write_slowly(*args, **options):
+        folder = write(*args, **options)
+        shutil.copytree(done, mine)  # what another process has made meanwhile
+        return folder
+
+    monkeypatch.setattr(prepare, "write_dataset", write_slowly)
+    assert run(shop) == mine and [path.name for path in mine.parent.iterdir()] == ["mine"]
+    shutil.rmtree(mine)
+    lines = (shop / "questions.jsonl").read_text().splitlines()
+    (shop / "questions.jsonl").write_text("\n".join(lines[1:]))
+    with pytest.raises(UserError, match="exists with other content"):
+        run(shop)
 
 
 @pytest.mark.parametrize(
