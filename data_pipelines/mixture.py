@@ -1,5 +1,6 @@
 """Several question sets as one: unique ids, one folder of databases, shares of the draws."""
 
+import hashlib
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -56,7 +57,7 @@ def _parse(text: str) -> Ingredient:
 
 
 def merge(
-    parts: Sequence[tuple[str, Sequence[Problem], Path]], folder: Path
+    parts: Sequence[tuple[str, Sequence[Problem], Path]], root: Path | None = None
 ) -> tuple[list[Problem], Path]:
     """All questions of several sets, over one folder of links to their databases.
 
@@ -65,7 +66,8 @@ def merge(
 
     Args:
       parts: (source, questions, folder of their databases).
-      folder: for the links; those that are there are renewed.
+      root: holds such folders, each named by a hash of what it links to, so that processes share
+        them and none changes. None: the user's cache folder.
 
     Raises:
       UserError: two parts have one name, or links cannot be made.
@@ -93,8 +95,16 @@ def merge(
                     source=source,
                 )
             )
-    _link({name: target for name, target in taken.items() if target is not None}, folder)
+    targets = {name: target for name, target in taken.items() if target is not None}
+    digest = hashlib.sha256(repr(sorted(targets.items())).encode()).hexdigest()
+    folder = (root or _cache()) / digest[:16]
+    _link(targets, folder)
     return problems, folder
+
+
+def _cache() -> Path:
+    root = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(root) / "jax_t2sql" / "mixed"
 
 
 def _find(databases: Path, db_id: str) -> Path | None:
@@ -113,7 +123,7 @@ def _link(targets: dict[str, Path], folder: Path) -> None:
             if link.is_symlink() and Path(os.readlink(link)) == target:
                 continue
             # Made beside and renamed, so that a reader never finds it missing.
-            draft = folder / f".{name}.sqlite.tmp"
+            draft = folder / f".{name}.{os.getpid()}.tmp"
             draft.unlink(missing_ok=True)
             draft.symlink_to(target)
             draft.replace(link)

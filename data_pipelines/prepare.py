@@ -26,6 +26,7 @@ from jax_t2sql.errors import UserError
 from jax_t2sql.grading import GoldReport, GradingPool, check_golds
 from jax_t2sql.sql import resolve_database
 from jax_t2sql.text2sql import Problem
+from jax_t2sql.text2sql.descriptions import find_descriptions
 from jax_t2sql.text2sql.schema_doc import read_doc
 from jax_t2sql.text2sql.schema_text import print_schema
 
@@ -159,11 +160,16 @@ def _check_split(checked: _Checked, name: str, split: SplitInput, pool: GradingP
 
 
 def _record_databases(problems: Sequence[Problem], folder: Path) -> list[FileRecord]:
+    """The databases of these questions, and the files that describe their columns."""
     records = {}
     for db_id in sorted({problem.db_id for problem in problems}):
         path = resolve_database(folder, db_id)
         inside = path != folder  # one file that serves every id is its own folder
         records[path] = record_file(path, str(path.relative_to(folder)) if inside else ".")
+        for described in find_descriptions(path):
+            place = path.parent / described.parent.name / described.name
+            if inside and place.is_file():  # else a link leads out of the folder
+                records[place] = record_file(place, str(place.relative_to(folder)))
     return list(records.values())
 
 
@@ -262,6 +268,11 @@ def _write(
             lines = "".join(json.dumps(row, ensure_ascii=True) + "\n" for row in rows)
             (folder / name).write_text(lines)
         target.parent.mkdir(parents=True, exist_ok=True)
-        folder.rename(target)
+        try:
+            folder.rename(target)
+        except OSError:
+            if not target.exists():
+                raise
+            _compare(target, provenance)  # another process was quicker
     finally:
         shutil.rmtree(draft, ignore_errors=True)

@@ -46,7 +46,7 @@ def make_dataset(recipe: Recipe, out: Path, limits: Limits) -> None:
             f"--workers is {limits.workers} and --seconds {limits.seconds:g}; they must be at"
             " least 1 and 0.05, and finite"
         )
-    count = None if limits.tokenizer is None else _counter(limits.tokenizer)
+    count = None if limits.tokenizer is None else token_counter(limits.tokenizer)
     make_folder(out, "--out")
     try:
         with GradingPool(limits.workers, limits=SqlLimits(seconds=limits.seconds)) as pool:
@@ -59,7 +59,15 @@ def make_dataset(recipe: Recipe, out: Path, limits: Limits) -> None:
     _print(folder, provenance)
 
 
-def _counter(path: Path) -> Callable[[str], int]:
+def token_counter(path: Path) -> Callable[[str], int]:
+    """Counts tokens of a text by the tokenizer of a model.
+
+    Args:
+      path: Hugging Face directory or GGUF file.
+
+    Raises:
+      UserError: there is no tokenizer.
+    """
     if path.is_dir():
         from jax_t2sql.models.tokenizer import Tokenizer
 
@@ -81,7 +89,7 @@ def _print(folder: Path, provenance: Provenance) -> None:
         table.add_column(heading, justify="left" if heading == "split" else "right")
     for name, split in provenance.splits.items():
         figures = (split.questions, split.gold_empty, split.quarantined, split.gold_warnings)
-        databases = len(provenance.databases.get(name, ()))
+        databases = sum(not r.path.endswith(".csv") for r in provenance.databases.get(name, ()))
         table.add_row(name, *map(str, figures), str(databases))
     console = Console(markup=False)  # names come from the user's files
     console.print(table)

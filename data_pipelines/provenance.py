@@ -41,7 +41,8 @@ class Provenance:
       made_with: version of this package, and the time limit of the check of the golds.
       split_rule: published, marks of the rows, or by hash.
       files: what the questions were read from.
-      databases: each database file, its path below the folder of its split.
+      databases: each database file and each file of column descriptions, by split, with its path
+        below the split's folder.
       shards: the dataset's own files.
     """
 

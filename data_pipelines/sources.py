@@ -163,6 +163,11 @@ SOURCES = {
                     databases=("database", "spider_dev/database"),
                     published=1034,
                 ),
+                "test": SplitFiles(
+                    files=(("test.json",),),
+                    databases=("test_database",),
+                    published=2147,
+                ),
             },
         ),
         Source(

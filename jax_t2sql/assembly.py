@@ -21,7 +21,7 @@ from jax_t2sql.models import LoadedModel, ModelConfig, init_params, load_model, 
 from jax_t2sql.models.tiny import tiny_config, train_tokenizer
 from jax_t2sql.rollouts import PromptBuilder, check_prompts
 from jax_t2sql.sql import Limits
-from jax_t2sql.text2sql import EpisodeConfig, Problem, PromptOptions, load_problems
+from jax_t2sql.text2sql import Codec, EpisodeConfig, Problem, PromptOptions, load_problems
 from jax_t2sql.text2sql.tool_formats import tool_format_of
 
 # Of which 256 are the bytes, which leaves room for every word and most values of the world.
@@ -201,7 +201,6 @@ def load_questions(
     *,
     pool: GradingPool,
     need_warmup: bool,
-    links: Path,
     say: Callable[[str], None] = lambda text: None,
 ) -> Questions:
     """Reads questions, runs every gold query once, and sets aside what cannot be learned from.
@@ -210,7 +209,6 @@ def load_questions(
       data: resolved.
       pool: runs the golds.
       need_warmup: whether there is a supervised warm-up.
-      links: folder for links to the databases of a mixture.
       say: is told what is set aside.
 
     Raises:
@@ -236,7 +234,7 @@ def load_questions(
             part = open_data(ingredient.spec, None)
             parts.append((part.name, part.problems, part.databases))
             shares[part.name] = ingredient.share
-        train, databases = merge(parts, links)
+        train, databases = merge(parts)
     warmup = []
     if need_warmup:
         warmup = list(open_data(data.warmup, databases).problems) if data.warmup else train
@@ -315,14 +313,20 @@ def _unseen_ids(path: str | None) -> frozenset[str] | None:
     return frozenset(str(row.get("question_id")) for row in marked if row["seen_template"] is False)
 
 
-def fit_prompts(
-    questions: Questions, prompts: PromptBuilder, heldout_prompts: PromptBuilder
-) -> Questions:
-    """Sets aside training questions whose prompt is too long; held-out ones stay, as unanswered.
+def build_prompts(
+    questions: Questions, codec: Codec, episode: EpisodeConfig, prompt: PromptConfig
+) -> tuple[Questions, PromptBuilder, PromptBuilder]:
+    """Prompts for training and for held-out questions, and the questions that they fit.
+
+    Training questions whose prompt is too long are set aside; held-out ones stay, as unanswered.
 
     Raises:
       UserError: of the questions for training, warm-up or evaluation none fits.
     """
+    prompts, heldout_prompts = (
+        PromptBuilder(folder, codec, episode, schema_tokens=prompt.schema_tokens)
+        for folder in (questions.databases, questions.heldout_databases)
+    )
     train, train_long = check_prompts(questions.train, prompts)
     warmup, warmup_long = check_prompts(questions.warmup, prompts)
     _, heldout_long = check_prompts(questions.heldout, heldout_prompts)
@@ -330,9 +334,10 @@ def fit_prompts(
     if questions.warmup is not questions.train:  # else they are listed already
         reasons += [(p, f"warmup: {r}") for p, r in warmup_long]
     reasons += [(p, f"heldout: counted as wrong: {r}") for p, r in heldout_long]
-    return dataclasses.replace(
+    questions = dataclasses.replace(
         questions, train=train, warmup=warmup, excluded=(*questions.excluded, *reasons)
     )
+    return questions, prompts, heldout_prompts
 
 
 def write_reasons(path: Path, found: Sequence[tuple[Problem, str]]) -> None:

@@ -60,7 +60,7 @@ class PromptConfig:
     """Tokens of a whole episode. None: what the model allows, at most 4,096."""
     schema_tokens: int | None = None
     """Most tokens of a schema; beyond, the columns least like the question are left out. None: what
-    the context leaves."""
+    the context leaves beside one turn, so give a number where large schemas crowd out turns."""
     evidence: Literal["plain", "structured"] = "plain"
     """structured: external knowledge in numbered pieces, and for each a requirement and a
     verification line in the model's messages."""

@@ -40,6 +40,15 @@ from jax_t2sql.text2sql.schema_doc import SchemaDoc
 from jax_t2sql.text2sql.schema_text import print_schema
 
 
+@dataclass(frozen=True, slots=True)
+class _Schema:
+    """A database's whole schema, as text too, and the length of that."""
+
+    doc: SchemaDoc
+    text: str
+    tokens: int
+
+
 class PromptBuilder:
     """Prompts as token ids; schemas are read once a database, prompts made once a question.
 
@@ -63,7 +72,7 @@ class PromptBuilder:
     ):
         self.databases, self.codec, self.episode = databases, codec, episode
         self._schema_tokens = schema_tokens
-        self._docs: dict[str, SchemaDoc | None] = {}
+        self._schemas: dict[str, _Schema | None] = {}
         self._ids: dict[Problem, tuple[int, ...]] = {}
         self._cut: dict[Problem, str] = {}
 
@@ -84,10 +93,17 @@ class PromptBuilder:
     def ids(self, problem: Problem) -> tuple[int, ...]:
         """Token ids of the problem's prompt."""
         if problem not in self._ids:
-            if problem.db_id not in self._docs:
-                self._docs[problem.db_id] = prompt_doc(self.path(problem), style=self.episode.style)
-            self._ids[problem] = self._encode_fitting(problem, self._docs[problem.db_id])
+            if problem.db_id not in self._schemas:
+                self._schemas[problem.db_id] = self._read_schema(problem)
+            self._ids[problem] = self._encode_fitting(problem, self._schemas[problem.db_id])
         return self._ids[problem]
+
+    def _read_schema(self, problem: Problem) -> "_Schema | None":
+        if self.episode.style == "question":
+            return None
+        doc = prompt_doc(self.path(problem), style=self.episode.style)
+        text = print_schema(doc)
+        return _Schema(doc, text, self._count(text))
 
     def _encode(self, problem: Problem, schema: str | None) -> tuple[int, ...]:
         messages = build_messages(
@@ -99,26 +115,24 @@ class PromptBuilder:
         )
         return self.codec.encode_prompt(messages)
 
-    def _encode_fitting(self, problem: Problem, doc: SchemaDoc | None) -> tuple[int, ...]:
-        if doc is None:
+    def _encode_fitting(self, problem: Problem, schema: "_Schema | None") -> tuple[int, ...]:
+        if schema is None:
             return self._encode(problem, None)
-        whole = print_schema(doc)
-        ids, shown = self._encode(problem, whole), None
-        if len(ids) <= self.room and self._schema_tokens is None:
+        limit = self._schema_tokens or schema.tokens
+        ids = self._encode(problem, schema.text)
+        if len(ids) <= self.room and schema.tokens <= limit:
             return ids
-        budget = self._count(whole) - max(0, len(ids) - self.room)
+        budget = min(limit, schema.tokens - max(0, len(ids) - self.room))
+        about = f"{problem.question} {problem.evidence}"
         # Twice, since the words at the seams may be split into other tokens than were counted.
         for _ in range(2):
-            budget = min(budget, self._schema_tokens or budget)
-            about = f"{problem.question} {problem.evidence}"
-            shown = fit_schema(doc, budget=budget, count=self._count, about=about)
+            shown = fit_schema(schema.doc, budget=budget, count=self._count, about=about)
             ids = self._encode(problem, shown.text)
             if len(ids) <= self.room:
                 break
             budget -= len(ids) - self.room
-        if not shown.is_whole:
-            tables = f", {len(shown.tables_left_out)} tables left out" * bool(shown.tables_left_out)
-            self._cut[problem] = f"{shown.columns} of {shown.all} columns shown{tables}"
+        tables = f", {len(shown.tables_left_out)} tables left out" * bool(shown.tables_left_out)
+        self._cut[problem] = f"{shown.columns} of {shown.all} columns shown{tables}"
         return ids
 
     def _count(self, text: str) -> int:

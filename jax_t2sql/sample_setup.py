@@ -12,8 +12,8 @@ import msgspec
 
 from jax_t2sql.assembly import (
     Run,
+    build_prompts,
     episode_config,
-    fit_prompts,
     load_base,
     load_questions,
     make_pool,
@@ -25,7 +25,6 @@ from jax_t2sql.grading import GradingPool
 from jax_t2sql.models import LoadedModel, ModelConfig, Tokenizer, check_model
 from jax_t2sql.models.files import digest_files, read_json
 from jax_t2sql.models.safetensors_files import weight_files
-from jax_t2sql.rollouts import PromptBuilder
 from jax_t2sql.sampling.chat import ChatCodec
 
 
@@ -90,9 +89,7 @@ def assemble_sampler(config: TrainConfig, places: Places, pool: GradingPool) -> 
     )
     codec, episode = ChatCodec(model.tokenizer), episode_config(config.prompt, model)
     questions = load_questions(data, pool=pool, need_warmup=config.warmup.steps > 0)
-    prompts = PromptBuilder(questions.databases, codec, episode)
-    heldout_prompts = PromptBuilder(questions.heldout_databases, codec, episode)
-    questions = fit_prompts(questions, prompts, heldout_prompts)
+    questions, prompts, heldout_prompts = build_prompts(questions, codec, episode, config.prompt)
     workdir = places.workdir or directory
     run = Run(config, workdir, model, questions, prompts, heldout_prompts, pool)
     return run, directory

@@ -13,9 +13,9 @@ import jax
 
 from jax_t2sql.assembly import (
     Run,
+    build_prompts,
     enable_compilation_cache,
     episode_config,
-    fit_prompts,
     load_base,
     load_questions,
     make_pool,
@@ -39,7 +39,6 @@ from jax_t2sql.preflight import check_training
 from jax_t2sql.progress import Progress
 from jax_t2sql.report import write_report
 from jax_t2sql.rl import Loop, restore, train
-from jax_t2sql.rollouts import PromptBuilder
 from jax_t2sql.rundir import Clock, check_workdir, open_workdir, print_result, write_json
 from jax_t2sql.sampling.chat import ChatCodec
 from jax_t2sql.tracking import Tracker, read_metrics
@@ -92,18 +91,9 @@ def assemble(config: TrainConfig, workdir: Path, pool, progress: Progress) -> Ru
     check_targets(config, model)
     codec, episode = ChatCodec(model.tokenizer), episode_config(config.prompt, model)
     questions = load_questions(
-        data,
-        pool=pool,
-        need_warmup=config.warmup.steps > 0,
-        links=workdir / "mixed_databases",
-        say=progress.message,
+        data, pool=pool, need_warmup=config.warmup.steps > 0, say=progress.message
     )
-    limit = config.prompt.schema_tokens
-    prompts = PromptBuilder(questions.databases, codec, episode, schema_tokens=limit)
-    heldout_prompts = PromptBuilder(
-        questions.heldout_databases, codec, episode, schema_tokens=limit
-    )
-    questions = fit_prompts(questions, prompts, heldout_prompts)
+    questions, prompts, heldout_prompts = build_prompts(questions, codec, episode, config.prompt)
     cut = prompts.cut_schemas + heldout_prompts.cut_schemas
     if cut:
         write_reasons(workdir / "cut_schemas.jsonl", cut)

@@ -1,9 +1,12 @@
 """Prompts of one question: whole where they fit, else with the columns that matter."""
 
 import sqlite3
+from types import SimpleNamespace
 
 import pytest
 
+from jax_t2sql.assembly import episode_config
+from jax_t2sql.config import PromptConfig
 from jax_t2sql.rollouts import PromptBuilder
 from jax_t2sql.text2sql import EpisodeConfig, Problem, PromptOptions
 
@@ -63,6 +66,25 @@ def test_a_schema_has_its_own_limit(databases):
     assert removed > 0 and prompts.cut_schemas
     shown = text(prompts.ids(problem())).split("Database schema:\n")[1].split("\n\nQuestion:")[0]
     assert len(shown) <= 400 and "entrance_fee" in shown
+
+
+@pytest.mark.parametrize(
+    ("template", "wanted", "found"),
+    [
+        ("<tool_call>{", "auto", "hermes"),
+        ("<|tool_call_begin|>", "auto", "kimi"),
+        ("<|tool_call_begin|>", "llama", "llama"),
+    ],
+)
+def test_the_tool_format_is_the_template_s_unless_it_is_named(template, wanted, found):
+    model = SimpleNamespace(
+        config=SimpleNamespace(max_position_embeddings=4096),
+        tokenizer=SimpleNamespace(chat_template=template),
+        source="m",
+    )
+    prompt = PromptConfig(style="tools", max_tokens=512, tool_format=wanted, evidence="structured")
+    options = episode_config(prompt, model).options
+    assert (options.tool_format, options.evidence) == (found, "structured")
 
 
 def test_options_reach_the_prompt(databases):

@@ -9,10 +9,11 @@ import bisect
 import math
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from jax_t2sql.sql.schema import fold
+from jax_t2sql.text2sql.prompt_options import Dialect
 from jax_t2sql.text2sql.schema_doc import ColumnKey, SchemaDoc, column_key, select_columns
 from jax_t2sql.text2sql.schema_text import print_schema
 
@@ -55,7 +56,12 @@ class FittedSchema:
 
 
 def fit_schema(
-    doc: SchemaDoc, *, budget: int, count: Callable[[str], int], about: str
+    doc: SchemaDoc,
+    *,
+    budget: int,
+    count: Callable[[str], int],
+    about: str,
+    dialect: Dialect = "sqlite",
 ) -> FittedSchema:
     """The schema within a budget, columns that matter least for the question left out.
 
@@ -65,8 +71,9 @@ def fit_schema(
         met as nearly as can be; the caller sees it in `tokens`.
       count: tokens of a text, by the model's tokenizer.
       about: the question and its external knowledge.
+      dialect: whose rules say which names need quotes.
     """
-    text = print_schema(doc)
+    text = print_schema(doc, dialect=dialect)
     tokens, every = count(text), _column_count(doc)
     if tokens <= budget or every == 1:
         return FittedSchema(text, tokens, every, every)
@@ -75,7 +82,8 @@ def fit_schema(
     order = sorted(reversed(scores), key=scores.get)
 
     def without(dropped: int) -> FittedSchema:
-        return _fitted(doc, order[dropped:], every, count)
+        part = select_columns(doc, order[dropped:])
+        return _fitted(doc, part, print_schema(part, dialect=dialect), count)
 
     # The fewest columns out that meet the budget: the text gets shorter with each.
     fewest = bisect.bisect_left(range(every - 1), True, key=lambda n: without(n).tokens <= budget)
@@ -83,16 +91,15 @@ def fit_schema(
 
 
 def _fitted(
-    doc: SchemaDoc, kept: Sequence[ColumnKey], every: int, count: Callable[[str], int]
+    doc: SchemaDoc, part: SchemaDoc, text: str, count: Callable[[str], int]
 ) -> FittedSchema:
-    part = select_columns(doc, kept)
-    shown = _column_count(part)
+    every, shown = _column_count(doc), _column_count(part)
     names = {table.name for table in part.schema.tables}
     gone = tuple(table.name for table in doc.schema.tables if table.name not in names)
     note = f"-- {shown} of {every} columns are shown: those nearest to the question."
     if gone:
         note += f" {len(gone)} of {len(doc.schema.tables)} tables are left out."
-    text = f"{note}\n\n{print_schema(part)}"
+    text = f"{note}\n\n{text}"
     return FittedSchema(text, count(text), shown, every, gone)
 
 

@@ -185,4 +185,4 @@ def test_real_copies(data_dir, tmp_path):
     arguments = ["--copy", str(data_dir / "bird_small"), "--out", str(tmp_path)]
     assert build.main(["--dataset", "arcwise_plat_full", *arguments]) == 0
     spec = f"tfds:{tmp_path / 'arcwise_plat_full'}"
-    assert len(open_split(spec, split="test", content=True).problems) == 52
+    assert len(open_split(spec, split="test").problems) == 52

@@ -1,5 +1,6 @@
 import json
 import os
+import shutil
 import subprocess
 import sys
 
@@ -7,10 +8,11 @@ import pytest
 
 tfds = pytest.importorskip("tensorflow_datasets", reason="needs the [data] extra")
 
-from data_pipelines import import_data, prepare  # noqa: E402
+from data_pipelines import import_data, prepare, verify  # noqa: E402
 from data_pipelines.datasets import find_dataset, heldout_split, open_split  # noqa: E402
 from data_pipelines.provenance import read_provenance  # noqa: E402
 from jax_t2sql.errors import UserError  # noqa: E402
+from jax_t2sql.models.tiny import train_tokenizer  # noqa: E402
 from jax_t2sql.sql import resolve_database  # noqa: E402
 from jax_t2sql.text2sql import load_problems  # noqa: E402
 
@@ -74,6 +76,14 @@ def test_faulty_golds_are_set_aside_with_the_reason(mine):
     assert schemas["shop"]["tables"] == 1 and schemas["shop"]["tokens"] is None
 
 
+def test_a_tokenizer_measures_the_schemas(shop):
+    texts = ["CREATE TABLE item ( name TEXT , price REAL )"] * 20
+    train_tokenizer(texts, vocab_size=300).save(shop / "model")
+    folder = run(shop, "--tokenizer", str(shop / "model"))
+    for row in rows(folder / "1.0.0" / "schemas.jsonl"):
+        assert 0 < row["tokens"] < row["characters"]
+
+
 def test_a_version_is_never_changed(shop, mine, capsys):
     before = {path: path.stat().st_mtime_ns for path in (mine / "1.0.0").iterdir()}
     run(shop)
@@ -99,6 +109,25 @@ def test_what_is_interrupted_leaves_nothing(shop, monkeypatch):
     assert list((shop / "out").iterdir()) == []
 
 
+def test_of_two_at_once_the_second_finds_the_first(shop, mine, monkeypatch):
+    done = shop / "done"
+    mine.rename(done)
+    write = prepare.write_dataset
+
+    def write_slowly(*args, **options):
+        folder = write(*args, **options)
+        shutil.copytree(done, mine)  # what another process has made meanwhile
+        return folder
+
+    monkeypatch.setattr(prepare, "write_dataset", write_slowly)
+    assert run(shop) == mine and [path.name for path in mine.parent.iterdir()] == ["mine"]
+    shutil.rmtree(mine)
+    lines = (shop / "questions.jsonl").read_text().splitlines()
+    (shop / "questions.jsonl").write_text("\n".join(lines[1:]))
+    with pytest.raises(UserError, match="exists with other content"):
+        run(shop)
+
+
 @pytest.mark.parametrize(
     ("change", "word"),
     [
@@ -112,12 +141,23 @@ def test_what_is_interrupted_leaves_nothing(shop, monkeypatch):
             lambda folder, shop: os.truncate(shop / "databases" / "shop.sqlite", 4096),
             "not the file",
         ),
+        (
+            lambda folder, shop: (
+                shop / "databases" / "depot" / "database_description" / "item.csv"
+            ).write_text("x"),
+            "item.csv is not the file",
+        ),
     ],
 )
 def test_changed_files_are_told(shop, mine, change, word):
     change(mine / "1.0.0", shop)
     with pytest.raises(UserError, match=word):
         open_split(f"tfds:{mine}", split="train")
+
+
+def test_verify_reads_everything(mine, capsys):
+    assert verify.main(["--data", f"tfds:{mine}"]) == 0
+    assert "as recorded" in capsys.readouterr().out
 
 
 def test_databases_may_move_and_are_compared_by_content_where_asked(shop, mine):
@@ -132,7 +172,7 @@ def test_databases_may_move_and_are_compared_by_content_where_asked(shop, mine):
     (place / "shop.sqlite").write_bytes(data)
     open_split(f"tfds:{mine}", split="train", databases=place)
     with pytest.raises(UserError, match="not the file"):
-        open_split(f"tfds:{mine}", split="train", databases=place, content=True)
+        verify.main(["--data", f"tfds:{mine}", "--databases", str(place)])
 
 
 @pytest.mark.parametrize(

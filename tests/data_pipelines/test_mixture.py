@@ -59,6 +59,7 @@ def test_ids_and_databases_of_several_sets_are_told_apart(shop):
     assert "what it costs; in euros" in schema_text(resolve_database(folder, "depot"))
     with pytest.raises(UserError, match="'none'"):
         resolve_database(folder, "none")
+    assert folder.parent == shop / "links"
     # Again over the same links, one of which has gone astray.
     (folder / "shop.sqlite").unlink()
     (folder / "shop.sqlite").symlink_to(other / "shop.sqlite")
