@@ -42,7 +42,7 @@ from jax_t2sql.progress import Progress
 from jax_t2sql.sql import Limits, Mode, parse_mode, resolve_database
 from jax_t2sql.tally import Tally, print_tally
 from jax_t2sql.verdicts import grade_pairs
-from jax_t2sql.whole_file import whole_file
+from jax_t2sql.whole_file import part_of, whole_file
 
 EXIT_INFRASTRUCTURE = 3
 # Between two lines of progress: a terminal draws over the last one, a log file keeps them all.
@@ -145,8 +145,11 @@ def _check(args: GradeArgs) -> None:
             )
     if not args.databases.is_dir():
         resolve_database(args.databases, "any")  # one file serves every id
-    if args.out and args.out.exists() and args.pairs.exists() and args.out.samefile(args.pairs):
-        raise UserError(f"--out {args.out} is the file of the pairs; name another")
+    for written in (args.out, part_of(args.out)) if args.out else ():
+        for name in ("pairs", "databases"):
+            given = getattr(args, name)
+            if written.exists() and given.is_file() and written.samefile(given):
+                raise UserError(f"--out {args.out} would write over --{name} {given}; name another")
     if args.out and args.out.resolve().is_relative_to(args.databases.resolve()):
         raise UserError(f"--out {args.out} lies among the databases; name another place")
 

@@ -16,7 +16,7 @@ def json_rows(file: BinaryIO, path: Path) -> Iterator[tuple[int, Any]]:
     """Yields (line, value) for each row of JSON lines or of one JSON array.
 
     JSON lines are held in memory one at a time, an array's text as a whole. A byte order mark,
-    blank lines and "\\r\\n" are fine.
+    blank lines and CRLF are fine.
 
     Args:
       file: at its start.

@@ -21,6 +21,7 @@ from jax_t2sql.sql.tokens import split_statement
 
 MAX_SQL_CHARS = 1_000_000
 _MAX_WARNED_CHARS = 20_000  # taking a longer statement apart would outlast its time limit
+_MAX_MESSAGE_CHARS = 1_000  # SQLite quotes the name that it does not know, of whatever length
 _STEPS_BETWEEN_LOOKS = 1_000  # SQLite VM instructions; about 20 microseconds
 _ROWS_BETWEEN_LOOKS = 256
 
@@ -163,6 +164,8 @@ class Sandbox:
 
     def _failure(self, error: Exception, seconds: float, limits: Limits) -> Outcome:
         message, code = str(error), getattr(error, "sqlite_errorname", "")
+        if len(message) > _MAX_MESSAGE_CHARS:
+            message = message[:_MAX_MESSAGE_CHARS] + "…"
         if self._authorizer.denied:
             message = (
                 f"{message}: {self._authorizer.denied}. The database is read-only: run one SELECT"
