@@ -33,7 +33,11 @@ class Seat:
         self._worker: WorkerProcess | None = WorkerProcess(settings)
         self._ready = False
         self.thread = threading.Thread(target=self._serve, name="grading", daemon=True)
-        self.thread.start()
+        try:
+            self.thread.start()
+        except RuntimeError:  # the system has no room for it
+            self._discard()
+            raise
 
     @property
     def pid(self) -> int | None:
