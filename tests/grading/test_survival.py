@@ -192,7 +192,8 @@ def test_sigterm_ends_all_processes(shop, how, status):
     workers = [int(pid) for pid in owner.stdout.readline().split()]
     assert owner.stdout.readline() == "alive\n"
     for pid in workers:
-        os.kill(pid, signal.SIGTERM)  # ignored
+        for ignored in (signal.SIGTERM, signal.SIGHUP):
+            os.kill(pid, ignored)
     if how == "default":
         owner.stdin.write("\n")
         owner.stdin.flush()
