@@ -214,7 +214,8 @@ def _connect_virtual_tables(connection: sqlite3.Connection) -> None:
     An R*-tree prepares the statements that would write to it when it is first used, although
     nothing runs them.
     """
-    for name in _names(connection, "sqlite_master WHERE type = 'table' AND rootpage = 0"):
+    virtual = "sqlite_master WHERE type = 'table' AND coalesce(rootpage, 0) = 0"
+    for name in _names(connection, virtual):
         # One of an unknown module, or a damaged one, is an error of the queries that use it.
         with contextlib.suppress(sqlite3.Error, UnicodeEncodeError):
             connection.execute(f"SELECT 1 FROM {quote_identifier(name)} LIMIT 0").close()
