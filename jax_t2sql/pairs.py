@@ -1,7 +1,6 @@
 """Files of query pairs: a gold and a predicted query over one database, or over a schema alone."""
 
 import json
-import re
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -10,12 +9,11 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from jax_t2sql.errors import UserError
+from jax_t2sql.json_rows import json_rows
 from jax_t2sql.sql import Mode, parse_mode
 
 # Names of gold and predicted query; a row is read by the first of these that it has in full.
 _FORMS = (("gold", "pred"), ("SQL", "pred"), ("sql1", "sql2"))
-_BLANKS = re.compile(r"[ \t\r\n]*")
-_DECODER = json.JSONDecoder()
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,8 +62,6 @@ def read_pairs(
 ) -> Iterator[Pair]:
     """Yields the pairs of JSON lines or of one JSON array, from the start of the file.
 
-    JSON lines are held in memory one at a time, an array's text as a whole.
-
     Args:
       file: from `open_pairs`.
       path: its name, for errors.
@@ -77,86 +73,10 @@ def read_pairs(
     """
     file.seek(0)
     index = -1
-    for index, (line, row) in enumerate(_rows(file, path)):  # noqa: B007  (used below)
+    for index, (line, row) in enumerate(json_rows(file, path)):  # noqa: B007  (used below)
         yield _pair(row, f"{path}:{line}", index, mode, need_db_id)
     if index < 0:
         raise UserError(f"{path}: holds no pairs; expected JSON lines or one JSON array")
-
-
-def _rows(file: BinaryIO, path: Path) -> Iterator[tuple[int, Any]]:
-    """Yields (line, value) for each row."""
-    is_first = True
-    # Bytes break at "\n" alone: U+2028 and its like may stand inside a JSON string.
-    for line, data in enumerate(file, start=1):
-        if line == 1:
-            data = data.removeprefix(b"\xef\xbb\xbf")
-        if not data.strip():
-            continue
-        if is_first and data.lstrip().startswith(b"["):
-            yield from _array_items(_text_of(data + file.read(), path, line), path, line)
-            return
-        is_first = False
-        text = _text_of(data, path, line)
-        value, end = _decode(text, _skip_blanks(text, 0), path, line)
-        if text[end:].strip():
-            raise _not_json(text, end, path, line, "text after the object")
-        yield line, value
-
-
-def _array_items(text: str, path: Path, first_line: int) -> Iterator[tuple[int, Any]]:
-    """Yields (line, value) for each item of a JSON array."""
-    line, counted = first_line, 0  # line breaks before `counted` are in `line`
-    at = _skip_blanks(text, text.index("[") + 1)
-    while text[at : at + 1] != "]":
-        line += text.count("\n", counted, at)
-        counted = at
-        value, at = _decode(text, at, path, first_line)
-        yield line, value
-        at = _skip_blanks(text, at)
-        goes_on = text[at : at + 1] == ","
-        if goes_on:
-            at = _skip_blanks(text, at + 1)
-        if goes_on == (text[at : at + 1] == "]"):
-            raise _not_json(text, at, path, first_line, "expected , and an item, or the final ]")
-    end = _skip_blanks(text, at + 1)
-    if end < len(text):
-        raise _not_json(text, end, path, first_line, "text after the array")
-
-
-def _skip_blanks(text: str, at: int) -> int:
-    return _BLANKS.match(text, at).end()
-
-
-def _decode(text: str, at: int, path: Path, first_line: int) -> tuple[Any, int]:
-    """The JSON value that begins at an offset, and where it ends."""
-    try:
-        return _DECODER.raw_decode(text, at)
-    except json.JSONDecodeError as error:
-        raise _not_json(text, error.pos, path, first_line, error.msg) from None
-    except RecursionError:
-        raise _not_json(text, at, path, first_line, "nested too deeply") from None
-    except ValueError as error:  # a number of more digits than Python reads
-        raise _not_json(text, at, path, first_line, str(error)) from None
-
-
-def _not_json(text: str, at: int, path: Path, first_line: int, fault: str) -> UserError:
-    """The fault at an offset of a text that begins on `first_line` of the file."""
-    line = first_line + text.count("\n", 0, at)
-    column = at - text.rfind("\n", 0, at)
-    return UserError(
-        f"{path}:{line}: not JSON: {fault} at column {column}; expected one object a line, or one"
-        " array of objects"
-    )
-
-
-def _text_of(data: bytes, path: Path, line: int) -> str:
-    try:
-        return data.decode()
-    except UnicodeDecodeError as error:
-        line += data.count(b"\n", 0, error.start)
-        raise UserError(
-            f"{path}:{line}: byte 0x{data[error.start]:02x} is not UTF-8; save the file as UTF-8"
-        ) from None
 
 
 def _pair(row: Any, where: str, index: int, mode: Mode | None, need_db_id: bool) -> Pair:

@@ -47,12 +47,9 @@ def run_program(
     except UserError as error:
         _say(f"error: {error}")
         status = EXIT_USER_ERROR
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as end:
         _say(interrupted)
-        status = EXIT_INTERRUPTED
-    except _Ended as ended:
-        _say(interrupted)
-        status = 128 + ended.signal
+        status = 128 + end.signal if isinstance(end, _Ended) else EXIT_INTERRUPTED
     except BrokenPipeError:
         closed = [stream for stream in (sys.stdout, sys.stderr) if _reader_gone(stream)]
         if not closed:  # some other pipe, say a worker's: a fault that must be seen
@@ -89,8 +86,8 @@ def _open_standard_descriptors() -> None:
         sys.stderr = open(os.devnull, "w")  # noqa: SIM115  (for as long as the program runs)
 
 
-class _Ended(BaseException):
-    """A signal has told the program to end."""
+class _Ended(KeyboardInterrupt):
+    """A signal has told the program to end. Whatever lets Ctrl-C through lets this through."""
 
     def __init__(self, number: int) -> None:
         super().__init__(number)

@@ -9,7 +9,7 @@ from typing import TextIO
 
 from jax_t2sql.errors import UserError
 from jax_t2sql.progress import Progress
-from jax_t2sql.whole_file import whole_file
+from jax_t2sql.whole_file import part_of, whole_file
 
 # Between two lines of progress: a terminal draws over the last one, a log file keeps them all.
 _TERMINAL_SECONDS, _LOG_SECONDS = 0.25, 10.0
@@ -29,11 +29,14 @@ def open_output(out: Path | None) -> contextlib.AbstractContextManager[TextIO]:
 
 
 def check_output(out: Path | None, pairs: Path, databases: Path | None) -> None:
-    """Raises UserError if the verdicts would be written over the pairs or among the databases."""
+    """Raises UserError if the verdicts would be written over the pairs or the databases."""
     if out is None:
         return
-    if out.exists() and pairs.exists() and out.samefile(pairs):
-        raise UserError(f"--out {out} is the file of the pairs; name another")
+    given = {"pairs": pairs} if databases is None else {"pairs": pairs, "databases": databases}
+    for written in (out, part_of(out)):
+        for name, path in given.items():
+            if written.exists() and path.is_file() and written.samefile(path):
+                raise UserError(f"--out {out} would write over --{name} {path}; name another")
     if databases is not None and out.resolve().is_relative_to(databases.resolve()):
         raise UserError(f"--out {out} lies among the databases; name another place")
 

@@ -26,7 +26,7 @@ def whole_file(out: Path) -> Iterator[TextIO]:
         with _open(out, out, "w") as file:
             yield file
         return
-    part = out.with_name(f"{out.name}.part")
+    part = part_of(out)
     with _open_alone(part, out) as file:
         try:
             yield file
@@ -36,6 +36,12 @@ def whole_file(out: Path) -> Iterator[TextIO]:
         except BaseException:
             part.unlink(missing_ok=True)
             raise
+
+
+def part_of(out: Path) -> Path:
+    """Where a file's text is until it is whole."""
+    out = Path(os.path.realpath(out))
+    return out.with_name(f"{out.name}.part")
 
 
 def _open_alone(part: Path, out: Path) -> TextIO:

@@ -129,7 +129,7 @@ def test_texts_of_users_files_do_nothing_to_the_terminal(folder, capsys):
         (["--grading", "set", "--strictness", "realistic"], "needs --databases"),
         (["--grading", "set", "--schemas", "s", "--databases", "d"], "give one of them"),
         (["--grading", "set", "--schemas", "none.json"], "cannot be read"),
-        (["--grading", "set", "--out", "pairs.jsonl"], "is the file of the pairs"),
+        (["--grading", "set", "--out", "pairs.jsonl"], "would write over --pairs"),
     ],
 )
 def test_bad_options_are_told_before_anything_is_checked(folder, options, says, monkeypatch):

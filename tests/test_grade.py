@@ -144,7 +144,7 @@ def test_one_file_serves_every_id(folder, capsys):
         ({"--out": "none/verdicts.jsonl"}, "verdicts.jsonl cannot be written"),
         ({"--out": "db"}, "db lies among the databases"),
         ({"--out": "db/kiosk.sqlite"}, "kiosk.sqlite lies among the databases"),
-        ({"--out": "pairs.jsonl"}, "is the file of the pairs"),
+        ({"--out": "pairs.jsonl"}, "--out pairs.jsonl would write over --pairs"),
     ],
 )
 def test_bad_input_is_refused_before_anything_runs(folder, options, says, monkeypatch, capsys):
@@ -155,6 +155,17 @@ def test_bad_input_is_refused_before_anything_runs(folder, options, says, monkey
         main([*arguments, *(word for option in options.items() for word in option)])
     assert says in str(caught.value)
     assert sorted(folder.rglob("*")) == before and capsys.readouterr().out == ""
+
+
+@pytest.mark.parametrize("given", ["pairs", "databases"])
+def test_what_is_given_is_not_written_over(folder, given):
+    words = command(folder, [pair()], "--out", folder / "verdicts")
+    paths = {"pairs": folder / "pairs.jsonl", "databases": folder / "db" / "kiosk.sqlite"}
+    moved = paths[given].rename(folder / "verdicts.part")  # where the verdicts would be at first
+    before = moved.read_bytes()
+    with pytest.raises(UserError, match=f"would write over --{given}"):
+        main([*words, f"--{given}", str(moved)])
+    assert moved.read_bytes() == before
 
 
 def test_out_is_replaced_as_a_whole(folder):

@@ -355,6 +355,32 @@ def test_a_reader_that_leaves_ends_the_program_in_silence():
     assert (done.returncode, done.stderr) == (141, "")
 
 
+@pytest.mark.parametrize(("name", "status"), [("SIGTERM", 143), ("SIGHUP", 129), ("SIGINT", 130)])
+@pytest.mark.parametrize("ignored", [False, True])
+def test_a_signal_ends_a_program_as_ctrl_c_does(name, status, ignored):
+    """In the middle of an event loop, too. One that is ignored from the start stays so."""
+    code = f"""
+import asyncio, os, signal
+from jax_t2sql.programs import run_program
+if {ignored}:
+    signal.signal(signal.{name}, signal.SIG_IGN)
+async def work():
+    try:
+        asyncio.get_running_loop().call_soon(os.kill, os.getpid(), signal.{name})
+        await asyncio.sleep({0.2 if ignored else 60})
+    finally:
+        print("closed")
+run_program(lambda: asyncio.run(work()))
+"""
+    done = python("-c", code)
+    told = "" if ignored else "interrupted; resume with the same command\n"
+    assert (done.returncode, done.stdout, done.stderr) == (
+        0 if ignored else status,
+        "closed\n",
+        told,
+    )
+
+
 # A real browser.
 
 CHROMIUM = next(

@@ -93,7 +93,8 @@ class GradingPool:
 
         Raises:
           ValueError: there would be no worker, or no room.
-          UserError: the folder cannot be made, or comparing would not accept the options.
+          UserError: the folder cannot be made, the system has no room for so many processes, or
+            comparing would not accept the options.
         """
         results_equal([], [], "set", rel_tol=rel_tol, column_order=column_order)  # checks them
         for name, value in (("workers", workers), ("max_waiting", max_waiting)):
@@ -109,7 +110,7 @@ class GradingPool:
         self._memo = VerdictMemo()
         self._checks = PairChecks()
         self._tasks = TaskQueue(capacity=max_waiting, takers=workers)
-        self._seats = [Seat(settings, self._tasks) for _ in range(workers)]
+        self._seats = _start(workers, settings, self._tasks)
         # The threads know nothing of the pool, so one that is dropped unclosed is collected, and
         # closed by this; at the interpreter's end too.
         self._finish = weakref.finalize(self, shut_down, self._tasks, self._seats)
@@ -246,6 +247,21 @@ class GradingPool:
     async def _awaited(self, submit: Callable[[], Future]) -> Outcome | Verdict:
         future = await asyncio.to_thread(submit) if self._tasks.full else submit()
         return await asyncio.wrap_future(future)
+
+
+def _start(workers: int, settings: Settings, tasks: TaskQueue) -> list[Seat]:
+    """So many seats, or none and an error."""
+    seats: list[Seat] = []
+    try:
+        for _ in range(workers):
+            seats.append(Seat(settings, tasks))
+    except (OSError, RuntimeError) as error:  # no descriptor, memory or process; no thread
+        shut_down(tasks, seats)
+        raise UserError(
+            f"grading worker {len(seats) + 1} of {workers} cannot be started"
+            f" ({getattr(error, 'strerror', None) or error}); ask for fewer, or raise the limit"
+        ) from error
+    return seats
 
 
 def _wider(limits: Limits, memory_bytes: int) -> Limits:

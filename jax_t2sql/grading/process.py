@@ -5,16 +5,18 @@ they hold locks. Started by a plain command, so nothing of the owner's main modu
 whether that is a script, a module, standard input or a test runner.
 """
 
+import contextlib
 import multiprocessing
 import os
+import signal
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import jax_t2sql
 from jax_t2sql.grading.progress import Progress, Work, shared_memory
-from jax_t2sql.grading.requests import Request, Settings
+from jax_t2sql.grading.requests import LEFT_TO_OWNER, Request, Settings
 
 _START_SECONDS = 60.0
 
@@ -33,6 +35,16 @@ class WorkerDied(Exception):
         self.killed = status is not None and status < 0
 
 
+@contextlib.contextmanager
+def _signals_held() -> Iterator[None]:
+    """A process started within takes none of these signals before it says what to do with them."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, LEFT_TO_OWNER)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
 class WorkerProcess:
     """A running worker. Not thread-safe, except for `kill`."""
 
@@ -46,15 +58,15 @@ class WorkerProcess:
             with shared_memory() as memory:
                 self._progress = Progress(memory)
                 numbers = theirs.fileno(), memory, os.getpid()
-                self._process = subprocess.Popen(
-                    [sys.executable, "-P", "-c", _BOOT, root, *map(str, numbers)],
-                    stdin=subprocess.DEVNULL,
-                    stdout=subprocess.DEVNULL,
-                    pass_fds=[theirs.fileno(), memory],
-                    # Out of the terminal's foreground group: Ctrl-C is the owner's to handle, from
-                    # the worker's first instruction on.
-                    process_group=0,
-                )
+                with _signals_held():
+                    self._process = subprocess.Popen(
+                        [sys.executable, "-P", "-c", _BOOT, root, *map(str, numbers)],
+                        stdin=subprocess.DEVNULL,
+                        stdout=subprocess.DEVNULL,
+                        pass_fds=[theirs.fileno(), memory],
+                        # Out of the terminal's foreground group: Ctrl-C is the owner's to handle.
+                        process_group=0,
+                    )
         except BaseException:
             self._connection.close()
             raise

@@ -1,5 +1,6 @@
 """What the pool asks of a worker process, and what it is told back."""
 
+import signal
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
@@ -7,6 +8,10 @@ from jax_t2sql.sql import Limits, Mode
 
 if TYPE_CHECKING:
     from jax_t2sql.grading.verdict import Verdict
+
+
+# Sent to every process of a job, or of a terminal; a worker heeds none and ends with its owner.
+LEFT_TO_OWNER = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 @dataclass(frozen=True)

@@ -34,7 +34,11 @@ class Seat:
         self._ready = False
         self._longest_check = 0.0  # that any task given to this seat may take
         self.thread = threading.Thread(target=self._serve, name="grading", daemon=True)
-        self.thread.start()
+        try:
+            self.thread.start()
+        except RuntimeError:  # the system has no room for it
+            self._discard()
+            raise
 
     @property
     def pid(self) -> int | None:

@@ -3,9 +3,8 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from jax_t2sql.sql import Mode, Outcome, distinct_rows, is_empty, results_equal
+from jax_t2sql.sql import Mode, Outcome, Undecided, distinct_rows, is_empty, results_equal
 from jax_t2sql.sql.compare import ColumnOrder
-from jax_t2sql.sql.undecided import Undecided
 
 VerdictStatus = Literal[
     "equal", "different",

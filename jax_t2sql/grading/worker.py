@@ -1,8 +1,8 @@
 """The process that runs and grades queries: one request at a time, warm databases, no jax.
 
 Started by `jax_t2sql.grading.process`, never imported by a program. It speaks pickles over one
-socket, ignores Ctrl-C and SIGTERM (its parent decides), and ends when the socket closes or the
-parent is gone.
+socket, ignores Ctrl-C, SIGTERM and SIGHUP (its parent decides), and ends when the socket closes or
+the parent is gone.
 """
 
 import contextlib
@@ -17,6 +17,7 @@ from multiprocessing.connection import Connection
 
 from jax_t2sql.grading.grader import Grader
 from jax_t2sql.grading.progress import Progress
+from jax_t2sql.grading.requests import LEFT_TO_OWNER
 from jax_t2sql.sql import Outcome
 
 _LOOK_SECONDS = 0.1
@@ -25,7 +26,7 @@ _LOOK_SECONDS = 0.1
 def main() -> None:
     """Serves the socket whose descriptor, with those of the shared memory and the owner's process
     id, is on the command line."""
-    for ignored in (signal.SIGINT, signal.SIGTERM):
+    for ignored in LEFT_TO_OWNER:
         signal.signal(ignored, signal.SIG_IGN)
     descriptor, memory, parent = map(int, sys.argv[1:4])
     progress = Progress(memory)

@@ -23,6 +23,7 @@ from jax_t2sql.sql.schema import (
 )
 from jax_t2sql.sql.shape import fingerprint, is_ordered, skeleton
 from jax_t2sql.sql.tokens import split_statement, tokenize
+from jax_t2sql.sql.undecided import Undecided
 
 __all__ = [
     "Column",
@@ -35,6 +36,7 @@ __all__ = [
     "Sandbox",
     "Schema",
     "Table",
+    "Undecided",
     "asks_for_order",
     "distinct_rows",
     "execute",

@@ -141,13 +141,7 @@ class _Window:
 
     def close_to(self, row: Row) -> Iterator[int]:
         """Indices of the rows close to this one; Undecided once that has been too much work."""
-        key = row[self._column]
-        low, high = 0, len(self.rows)
-        if isinstance(key, (int, float)) and math.isfinite(key):
-            slack = abs(key) * 2 * self._rel_tol  # wider than the tolerance; rows_close decides
-            low = bisect.bisect_left(self._keys, key - slack)
-            high = bisect.bisect_right(self._keys, key + slack)
-        for i in range(low, high):
+        for i in self._outwards(row[self._column]):
             self._looks += 1
             if self._looks > _MAX_LOOKS:
                 raise Undecided(
@@ -156,6 +150,24 @@ class _Window:
                 )
             if rows_close(row, self.rows[i], self._rel_tol):
                 yield i
+
+    def _outwards(self, key: object) -> Iterator[int]:
+        """Indices of the rows that may be close in the sorted column, the closest first."""
+        if not (isinstance(key, (int, float)) and math.isfinite(key)):
+            yield from range(len(self.rows))
+            return
+        slack = abs(key) * 2 * self._rel_tol  # wider than the tolerance; rows_close decides
+        low = bisect.bisect_left(self._keys, key - slack)
+        high = bisect.bisect_right(self._keys, key + slack)
+        right = bisect.bisect_left(self._keys, key)
+        left = right - 1
+        while left >= low or right < high:
+            if right < high and (left < low or self._keys[right] - key <= key - self._keys[left]):
+                yield right
+                right += 1
+            else:
+                yield left
+                left -= 1
 
 
 def _match(gold: list[Row], pred: list[Row], rel_tol: float) -> bool:

@@ -6,7 +6,7 @@ and bounded. Past the bound it says so instead of guessing.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from operator import add
 
@@ -107,7 +107,7 @@ class _Search:
     def matchings(self, gold: list[Row], pred: list[Row]) -> Iterator[_Matching]:
         """Those under which all rows of pred become rows of gold."""
         labels = self._first_labels(gold, pred)
-        root = labels and self._refined([(gold, pred)], *labels)
+        root = labels and self._refined([(gold, pred)], *labels, kept=frozenset())
         # By hand instead of by recursion: SQLite gives up to 2,000 columns.
         pending = [iter([root] if root else [])]
         while pending:
@@ -140,37 +140,44 @@ class _Search:
             names: dict = {}
             pred_labels = _finer(matching.pred_labels, pred[0], names)
             gold_labels = _finer(matching.gold_labels, row, names)
-            found = self._refined(matching.groups, gold_labels, pred_labels)
+            kept = _largest_parts(matching.pred_labels, pred_labels)
+            found = self._refined(matching.groups, gold_labels, pred_labels, kept=kept)
             if found:
                 yield found
 
     def _refined(
-        self, groups: list[_Group], gold_labels: Row, pred_labels: Row
+        self, groups: list[_Group], gold_labels: Row, pred_labels: Row, *, kept: frozenset[int]
     ) -> _Matching | None:
-        """The groups divided by what their rows hold under these labels; None if that fails."""
+        """The groups divided by what their rows hold under these labels; None if that fails.
+
+        Rows of a group were alike under the labels before. So they need not be compared under one
+        part, `kept`, of what a label has been divided into: they agree there if under the others.
+        """
         size = 1 + max(max(row) for group in groups for rows in group for row in rows)
-        gold_offsets = [label * size for label in gold_labels]
-        pred_offsets = [label * size for label in pred_labels]
-        distinct = len(set(pred_labels))
+        gold_key = _key(gold_labels, kept, size)
+        pred_key = _key(pred_labels, kept, size)
+        distinct, width = len(set(pred_labels)), len(pred_labels)
+        compared = sum(label not in kept for label in pred_labels)
         divided: list[_Group] = []
         for gold, pred in groups:
-            self._spend((len(gold) + len(pred)) * len(gold_labels))
+            self._spend((len(gold) + len(pred)) * (1 + compared))
             parts: dict[Row, _Group] = {}
             for row in pred:
-                key = tuple(sorted(map(add, pred_offsets, row)))
-                parts.setdefault(key, ([], []))[1].append(row)
+                parts.setdefault(pred_key(row), ([], []))[1].append(row)
             for row in gold:
-                part = parts.get(tuple(sorted(map(add, gold_offsets, row))))
+                part = parts.get(gold_key(row))
                 if part:
                     part[0].append(row)
                 elif not self._contained:
                     return None
-            for key, part in parts.items():
+            self._spend(len(parts) * width)
+            for part in parts.values():
                 # Rows of pred are distinct, so they become as many rows of gold.
                 spare = len(part[0]) - len(part[1])
                 if spare < 0 or (spare and not self._contained):
                     return None
-                if len(set(key)) > distinct:  # else it tells no two columns of a label apart
+                held = set(zip(pred_labels, part[1][0], strict=True))
+                if len(held) > distinct:  # else it tells no two columns of a label apart
                     divided.append(part)
         return _Matching(gold_labels, pred_labels, divided)
 
@@ -186,3 +193,19 @@ class _Search:
 def _finer(labels: Row, row: Row, names: dict) -> Row:
     """Labels that tell apart the values of this row, too."""
     return tuple([names.setdefault(pair, len(names)) for pair in zip(labels, row, strict=True)])
+
+
+def _largest_parts(labels: Row, finer: Row) -> frozenset[int]:
+    """Of the finer labels that each label has been divided into, the most frequent."""
+    counts = Counter(finer)
+    largest: dict[int, int] = {}
+    for label, part in zip(labels, finer, strict=True):
+        largest[label] = max(largest.get(label, part), part, key=lambda p: (counts[p], p))
+    return frozenset(largest.values())
+
+
+def _key(labels: Row, kept: frozenset[int], size: int) -> Callable[[Row], Row]:
+    """What tells rows apart that hold different values, or not as often, under some other label."""
+    places = [j for j, label in enumerate(labels) if label not in kept]
+    offsets = [labels[j] * size for j in places]  # a label and a value make one number
+    return lambda row: tuple(sorted(map(add, offsets, [row[j] for j in places])))

@@ -9,11 +9,12 @@ from jax_t2sql.sql.gold_files import GoldFiles
 from jax_t2sql.sql.outcome import Outcome
 from jax_t2sql.sql.varying import is_varying
 
-# What the same file and query would give again. A timeout may be the machine's fault, and so may
-# errors that SQLite gives other names to: of reading, of memory.
+# What the same file and query would give again. A timeout may be the machine's fault (a second one
+# hardly), and so may errors that SQLite gives other names to: of reading, of memory.
 _REPEATABLE = ("ok", "error", "refused", "too_large", "no_query")
 _REPEATABLE_CODES = ("", "SQLITE_ERROR", "SQLITE_AUTH", "SQLITE_TOOBIG")
 
+_MAX_SLOW = 10_000  # golds that have been too slow once, remembered
 _CELL_BYTES = 100  # what a cell takes in memory, roughly
 
 
@@ -32,6 +33,7 @@ class GoldStore:
         """
         self._files = files
         self._outcomes: OrderedDict[tuple, Outcome] = OrderedDict()
+        self._slow: set[tuple] = set()
         self._cells = 0
         self._max_cells = max_cells
 
@@ -56,6 +58,10 @@ class GoldStore:
             if self._files and outcome.ok:
                 self._files.write(path, sql, outcome)
         repeatable = outcome.status in _REPEATABLE and outcome.code in _REPEATABLE_CODES
+        if outcome.status == "timeout":
+            repeatable = key in self._slow
+            if len(self._slow) < _MAX_SLOW:
+                self._slow.add(key)
         if repeatable and _cells(outcome) <= self._max_cells:
             self._outcomes[key] = outcome
             self._cells += _cells(outcome)

@@ -21,6 +21,7 @@ from jax_t2sql.sql.tokens import split_statement
 
 MAX_SQL_CHARS = 1_000_000
 _MAX_WARNED_CHARS = 20_000  # taking a longer statement apart would outlast its time limit
+_MAX_MESSAGE_CHARS = 1_000  # SQLite quotes the name that it does not know, of whatever length
 _STEPS_BETWEEN_LOOKS = 1_000  # SQLite VM instructions; about 20 microseconds
 _ROWS_BETWEEN_LOOKS = 256
 
@@ -163,6 +164,8 @@ class Sandbox:
 
     def _failure(self, error: Exception, seconds: float, limits: Limits) -> Outcome:
         message, code = str(error), getattr(error, "sqlite_errorname", "")
+        if len(message) > _MAX_MESSAGE_CHARS:
+            message = message[:_MAX_MESSAGE_CHARS] + "…"
         if self._authorizer.denied:
             message = (
                 f"{message}: {self._authorizer.denied}. The database is read-only: run one SELECT"
@@ -211,7 +214,8 @@ def _connect_virtual_tables(connection: sqlite3.Connection) -> None:
     An R*-tree prepares the statements that would write to it when it is first used, although
     nothing runs them.
     """
-    for name in _names(connection, "sqlite_master WHERE type = 'table' AND rootpage = 0"):
+    virtual = "sqlite_master WHERE type = 'table' AND coalesce(rootpage, 0) = 0"
+    for name in _names(connection, virtual):
         # One of an unknown module, or a damaged one, is an error of the queries that use it.
         with contextlib.suppress(sqlite3.Error, UnicodeEncodeError):
             connection.execute(f"SELECT 1 FROM {quote_identifier(name)} LIMIT 0").close()

@@ -1,12 +1,12 @@
 """Questions with their gold SQL, and the files they come from."""
 
 import json
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from jax_t2sql.errors import UserError
+from jax_t2sql.json_rows import json_rows
 from jax_t2sql.sql import parse_mode
 
 # The first name present is taken: ours and BIRD's, then Spider's, then the field's own name.
@@ -54,86 +54,20 @@ def load_problems(path: str | Path) -> list[Problem]:
     path = Path(path)
     problems: list[Problem] = []
     seen: set[str] = set()
-    for index, (line, record) in enumerate(_records(path)):
-        problem = _problem(record, where=f"{path}:{line}", index=index, seen=seen)
-        seen.add(problem.question_id)
-        problems.append(problem)
-    if not problems:
-        raise UserError(f"{path}: holds no questions; expected JSON lines or a JSON array")
-    return problems
-
-
-def _records(path: Path) -> Iterator[tuple[int, Any]]:
-    """Yields (line, value) for each row of the file."""
-    text = _read(path)
-    if text.lstrip().startswith("["):
-        yield from _array_items(path, text)
-        return
-    # Not splitlines(): U+2028 and its like may stand inside a JSON string.
-    for line, row in enumerate(text.split("\n"), start=1):
-        if row.strip():
-            try:
-                yield line, json.loads(row)
-            except json.JSONDecodeError as error:
-                raise UserError(
-                    f"{path}:{line}: not JSON: {error.msg} at column {error.colno};"
-                    " expected one object a line, or one array"
-                ) from None
-            except (ValueError, RecursionError) as error:  # a number or a nest without measure
-                raise UserError(f"{path}:{line}: cannot be read: {error}") from None
-
-
-def _array_items(path: Path, text: str) -> Iterator[tuple[int, Any]]:
-    """Yields (line, value) for each item of a JSON array, so that errors can name a line."""
-    decoder = json.JSONDecoder()
-    position, line = text.index("[") + 1, 1
-    counted = 0  # line breaks before this offset are in `line`
-
-    def skip_blanks(start: int) -> int:
-        while start < len(text) and text[start] in " \t\r\n":
-            start += 1
-        return start
-
-    def fault(offset: int, message: str) -> UserError:
-        return UserError(f"{path}:{text.count(chr(10), 0, offset) + 1}: not JSON: {message}")
-
-    position = skip_blanks(position)
-    while text[position : position + 1] != "]":
-        line += text.count("\n", counted, position)
-        counted = position
-        try:
-            value, position = decoder.raw_decode(text, position)
-        except json.JSONDecodeError as error:
-            raise fault(error.pos, error.msg) from None
-        except (ValueError, RecursionError) as error:  # a number or a nest without measure
-            raise UserError(f"{path}:{line}: cannot be read: {error}") from None
-        yield line, value
-        position = skip_blanks(position)
-        if text[position : position + 1] == ",":
-            position = skip_blanks(position + 1)
-            if text[position : position + 1] == "]":
-                raise fault(position, "a comma before the end of the array")
-        elif text[position : position + 1] != "]":
-            raise fault(position, "expected ',' or ']' after an item of the array")
-    end = skip_blanks(position + 1)
-    if end < len(text):
-        raise fault(end, "text after the end of the array")
-
-
-def _read(path: Path) -> str:
     try:
-        data = path.read_bytes()
+        file = open(path, "rb")  # noqa: SIM115
     except OSError as error:
         raise UserError(
             f"{path}: cannot be read ({error.strerror}); give a question file of JSON lines"
         ) from None
-    try:
-        return data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = data.count(b"\n", 0, error.start) + 1
-        raise UserError(
-            f"{path}:{line}: byte 0x{data[error.start]:02x} is not UTF-8; save the file as UTF-8"
-        ) from None
+    with file:
+        for index, (line, record) in enumerate(json_rows(file, path)):
+            problem = _problem(record, where=f"{path}:{line}", index=index, seen=seen)
+            seen.add(problem.question_id)
+            problems.append(problem)
+    if not problems:
+        raise UserError(f"{path}: holds no questions; expected JSON lines or a JSON array")
+    return problems
 
 
 def _problem(record: Any, *, where: str, index: int, seen: set[str]) -> Problem:

@@ -1,5 +1,6 @@
 """The pool: right answers, and nothing stuck, lost or left behind."""
 
+import errno
 import os
 import signal
 import subprocess
@@ -266,6 +267,30 @@ def test_no_handles_are_left(shop):
     before = sorted(os.listdir("/proc/self/fd"))
     use()
     assert sorted(os.listdir("/proc/self/fd")) == before
+
+
+@pytest.mark.parametrize("what", ["process", "thread"])
+def test_a_pool_that_cannot_be_started_leaves_nothing(monkeypatch, what):
+    started, real = [], (subprocess.Popen, threading.Thread.start)
+
+    def start_process(*args, **kwargs):
+        if what == "process" and len(started) == 2:
+            raise OSError(errno.EMFILE, "Too many open files")
+        started.append(real[0](*args, **kwargs))
+        return started[-1]
+
+    def start_thread(thread):
+        if what == "thread" and len(started) == 3:
+            raise RuntimeError("can't start new thread")
+        real[1](thread)
+
+    monkeypatch.setattr(subprocess, "Popen", start_process)
+    monkeypatch.setattr(threading.Thread, "start", start_thread)
+    threads = threading.active_count()
+    with pytest.raises(UserError, match="grading worker 3 of 9 cannot be started"):
+        GradingPool(9)
+    assert threading.active_count() == threads
+    assert started and all(process.returncode is not None for process in started)
 
 
 def test_a_pool_that_is_dropped_is_closed(shop):

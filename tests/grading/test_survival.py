@@ -182,6 +182,15 @@ with GradingPool(2, limits=Limits(seconds=600)) as pool:
 """
 
 
+def test_a_worker_that_just_starts_leaves_signals_to_its_owner(shop):
+    with GradingPool(1) as pool:
+        (pid,) = pool.worker_pids
+        for sign in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
+            os.kill(pid, sign)
+        assert pool.execute(shop, "SELECT 1").result().ok
+        assert pool.worker_pids == [pid]
+
+
 @pytest.mark.parametrize(("how", "status"), [("graceful", 7), ("default", -signal.SIGTERM)])
 def test_sigterm_ends_all_processes(shop, how, status):
     """Slurm and Kubernetes send it to every process of a job: it is the owner's to decide."""
@@ -192,7 +201,8 @@ def test_sigterm_ends_all_processes(shop, how, status):
     workers = [int(pid) for pid in owner.stdout.readline().split()]
     assert owner.stdout.readline() == "alive\n"
     for pid in workers:
-        os.kill(pid, signal.SIGTERM)  # ignored
+        for ignored in (signal.SIGTERM, signal.SIGHUP):
+            os.kill(pid, ignored)
     if how == "default":
         owner.stdin.write("\n")
         owner.stdin.flush()

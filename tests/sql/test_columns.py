@@ -113,3 +113,19 @@ def test_pairing_too_many_close_numbers_is_no_answer(monkeypatch):
     moved = [(x, 1.0 + 0.6e-9 * ((i * 7 + 1) % 5)) for i, (x, _) in enumerate(chain)]
     with pytest.raises(Undecided, match="to pair them"):
         pairs_up(chain, moved, leader, 1e-9)
+
+
+def test_a_wide_unit_matrix_is_no_long_search():
+    """Each row looks like any other: the first choice is as good, and narrows few columns."""
+    unit = [tuple(int(i == j) for j in range(500)) for i in range(500)]
+    pred = [row[::-1] for row in unit[:100]]
+    assert results_equal(unit, pred, "subset,=,100", column_order="any")
+
+
+def test_thousands_of_numbers_within_a_tolerance_of_each_other():
+    """Tenths of a second as Julian days: the tolerance is some minutes."""
+    moments = [(2_459_000.5 + i / 864_000, i % 2) for i in range(8_000)]
+    noisy = [(moment + 1e-9, flag) for moment, flag in moments]
+    random.Random(0).shuffle(noisy)
+    for mode in ("set", "multiset"):
+        assert results_equal(moments, noisy, mode)

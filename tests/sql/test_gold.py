@@ -34,6 +34,21 @@ def test_each_query_runs_once(counted):
     assert ran == ["SELECT id FROM item", "SELECT nope"]
 
 
+def test_a_gold_that_is_slow_twice_is_given_up(shop):
+    store, ran = GoldStore(), []
+
+    def run():
+        ran.append("q")
+        return Outcome("timeout", message="stopped after 120 s")
+
+    assert [store.get(shop, "q", run).status for _ in range(16)] == ["timeout"] * 16
+    assert len(ran) == 2
+    # Another query, and the same on another state of the file, have their own chances.
+    assert store.get(shop, "p", lambda: Outcome("ok", ("a",), [(1,)])).ok
+    shop.touch()
+    assert store.get(shop, "q", lambda: Outcome("ok", ("a",), [(1,)])).ok
+
+
 def test_a_gold_of_todays_date_is_never_served_tomorrow(counted, tmp_path):
     get, ran = counted
     ages = "SELECT strftime('%Y', CURRENT_TIMESTAMP) - 1990 FROM item"

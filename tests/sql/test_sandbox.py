@@ -298,3 +298,10 @@ def test_what_is_read_is_known_in_every_encoding(make_database, encoding):
     )
     outcome = execute(path, "SELECT a FROM t")
     assert (outcome.rows, outcome.reads) == ([("ä",)], {"a"})
+
+
+@pytest.mark.parametrize("sql", ["SELECT {}", "SELECT 1 FROM {}", "SELECT '{}"])
+def test_an_error_does_not_repeat_a_megabyte(shop, sql):
+    outcome = execute(shop, sql.format("a" * 900_000))
+    assert outcome.status == "error" and "aaa" in outcome.message
+    assert len(outcome.message) < 1_100

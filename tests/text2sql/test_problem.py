@@ -123,12 +123,12 @@ def test_faults_in_an_array_name_the_line_of_the_item(write):
         ("question,SQL\n", 1, "not JSON"),
         (json.dumps(ROW) + "\n{'a': 1}", 2, "not JSON"),
         ("[\n{},", 2, "missing"),
-        ("[\n" + json.dumps(ROW), 2, "expected ','"),
-        ("[" + json.dumps(ROW) + ",\n]", 2, "comma"),
-        ("[" + json.dumps(ROW) + "\n" + json.dumps(ROW) + "]", 2, "expected ','"),
-        ("[" + json.dumps(ROW) + "]\n\nx", 3, "after the end"),
+        ("[\n" + json.dumps(ROW), 2, "expected , and an item"),
+        ("[" + json.dumps(ROW) + ",\n]", 2, "or the final ]"),
+        ("[" + json.dumps(ROW) + "\n" + json.dumps(ROW) + "]", 2, "expected , and an item"),
+        ("[" + json.dumps(ROW) + "]\n\nx", 3, "text after the array"),
         ("[\n\nx]", 3, "not JSON"),
-        (b'{"a": 1}\n\xff', 2, "0xff"),
+        (json.dumps(ROW).encode() + b"\n\xff", 2, "0xff"),
     ],
 )
 def test_broken_files(write, text, line, word):
