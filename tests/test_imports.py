@@ -15,8 +15,9 @@ ALLOWED = {
     "learner": set(),
     "models": {"learner"},
     "sql": set(),
+    "equivalence": {"sql"},
     "text2sql": {"sql"},
-    "grading": {"sql", "text2sql"},
+    "grading": {"sql", "equivalence", "text2sql"},
     "sampling": {"text2sql", "models"},
     "bus": set(),
 }
@@ -27,6 +28,7 @@ FORBIDDEN = {
     "learner": (*SQL_SIDE, *BUS_SIDE, "orbax", "grain", "tokenizers", "gguf", "tyro", "rich"),
     "models": (*SQL_SIDE, *BUS_SIDE, "gguf", "tokenizers", "jinja2", "huggingface_hub"),
     "sql": ("jax", *BUS_SIDE),
+    "equivalence": ("jax", *BUS_SIDE),
     "text2sql": ("jax", *BUS_SIDE),
     "grading": ("jax", *BUS_SIDE),
     "bus": ("jax", *SQL_SIDE),

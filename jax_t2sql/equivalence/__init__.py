@@ -1,0 +1,15 @@
+"""Bounded equivalence of two queries: search for a counterexample, proof, replay."""
+
+from jax_t2sql.equivalence.catalog import Catalog, Rows, read_catalog
+from jax_t2sql.equivalence.verdict import Answer, Verdict, equivalent, refuted, unknown
+
+__all__ = [
+    "Answer",
+    "Catalog",
+    "Rows",
+    "Verdict",
+    "equivalent",
+    "read_catalog",
+    "refuted",
+    "unknown",
+]
