@@ -1,4 +1,4 @@
-"""An independent judge of refutations: real SQLite, the two texts as given, a comparison of its own.
+"""An independent judge of refutations: real SQLite, the texts as given, its own comparison.
 
 Written apart from the checker: nothing of `jax_t2sql` is imported.
 """

@@ -50,7 +50,9 @@ def test_a_key_that_sqlite_cannot_check_hides_no_other():
 
 def test_a_query_that_fails_or_runs_for_ever_is_no_witness():
     assert "a query fails" in replayer.replay(TABLES, "SELECT x FROM parent", "SELECT 1").why
-    endless = "WITH RECURSIVE r (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM r) SELECT MAX(n) FROM r"
+    endless = (
+        "WITH RECURSIVE r (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM r) SELECT MAX(n) FROM r"
+    )
     assert "interrupted" in replayer.replay(TABLES, endless, "SELECT 1").why
 
 
