@@ -2,7 +2,7 @@
 
 from jax_t2sql.grading.golds import GoldReport, check_golds
 from jax_t2sql.grading.pool import GradeJob, GradingPool
-from jax_t2sql.grading.reward import Reward, reward
+from jax_t2sql.grading.reward import Reward, RewardRule, reward
 from jax_t2sql.grading.verdict import Verdict
 
 __all__ = [
@@ -10,6 +10,7 @@ __all__ = [
     "GradeJob",
     "GradingPool",
     "Reward",
+    "RewardRule",
     "Verdict",
     "check_golds",
     "reward",
