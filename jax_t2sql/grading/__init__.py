@@ -2,10 +2,12 @@
 
 from jax_t2sql.grading.golds import GoldReport, check_golds
 from jax_t2sql.grading.pool import GradeJob, GradingPool
+from jax_t2sql.grading.requests import EquivalenceRule
 from jax_t2sql.grading.reward import Reward, RewardRule, reward
 from jax_t2sql.grading.verdict import Verdict
 
 __all__ = [
+    "EquivalenceRule",
     "GoldReport",
     "GradeJob",
     "GradingPool",
