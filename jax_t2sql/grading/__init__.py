@@ -1,5 +1,6 @@
 """Running and grading SQL in processes of its own, and the reward that follows from it."""
 
+from jax_t2sql.grading.equivalence import CacheCounts
 from jax_t2sql.grading.golds import GoldReport, check_golds
 from jax_t2sql.grading.pool import GradeJob, GradingPool
 from jax_t2sql.grading.requests import EquivalenceRule
@@ -7,6 +8,7 @@ from jax_t2sql.grading.reward import Reward, RewardRule, reward
 from jax_t2sql.grading.verdict import Verdict
 
 __all__ = [
+    "CacheCounts",
     "EquivalenceRule",
     "GoldReport",
     "GradeJob",

@@ -8,7 +8,7 @@ import os
 from collections import OrderedDict
 from collections.abc import Callable
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from threading import Lock
 from typing import TYPE_CHECKING
 
@@ -146,18 +146,21 @@ class PairChecks:
             return CacheCounts(self._asked, self._known)
 
     def ask(self, key: tuple, begin: Callable[[], Future]) -> Future:
-        """The verdict known or being found under a key, else the one of the check that `begin`
-        starts."""
+        """The verdict known or being found under a key, which then costs no time; else the one of
+        the check that `begin` starts."""
+        again: Future = Future()
         with self._lock:
             self._asked += 1
-            known, future = self._verdicts.get(key), self._running.get(key)
+            known, running = self._verdicts.get(key), self._running.get(key)
+            self._known += known is not None or running is not None
             if known is not None:
                 self._verdicts.move_to_end(key)
-                future = Future()
-                future.set_result(known)
-            if future is not None:
-                self._known += 1
-                return future
+        if known is not None:
+            again.set_result(replace(known, cpu_seconds=0.0))
+            return again
+        if running is not None:
+            running.add_done_callback(lambda done: _hand_on(done, again))
+            return again
         future = begin()  # may wait for room, so not under the lock
         with self._lock:
             self._running[key] = future
@@ -173,3 +176,12 @@ class PairChecks:
                 self._verdicts[key] = done.result()
                 if len(self._verdicts) > self._most:
                     self._verdicts.popitem(last=False)
+
+
+def _hand_on(done: Future, to: Future) -> None:
+    if done.cancelled():
+        to.cancel()
+    elif (error := done.exception()) is not None:
+        to.set_exception(error)
+    else:
+        to.set_result(replace(done.result(), cpu_seconds=0.0))
