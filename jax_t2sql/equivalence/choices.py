@@ -84,16 +84,15 @@ class Choices:
                 found = self._arena.run(query)
                 if found is None:
                     return False
-                results.add(found)
+                fresh = results.add(found)
+                others = preds if results is golds else golds
+                if fresh and others.meets(found, self._mode, other_is_gold=results is golds):
+                    return False
             if number + 1 == _FEW and golds.settled and preds.settled:
                 break
         if not clocked and not (golds.holds(gold_seen) and preds.holds(pred_seen)):
             return False  # there is more to choose than is chosen here
-        if golds.rare or preds.rare:
-            return False
-        return not any(
-            results_equal(one, other, self._mode) for one in golds.seen for other in preds.seen
-        )
+        return not (golds.rare or preds.rare)
 
     def _arranged(self, rows: Rows, number: int) -> Rows:
         """The same rows in another order: as they are, backwards, then at random."""
@@ -113,13 +112,20 @@ class _Results:
         self.seen: list[list[tuple]] = []
         self._times: list[int] = []
 
-    def add(self, result: list[tuple]) -> None:
+    def add(self, result: list[tuple]) -> bool:
+        """Whether it is one that was not seen before."""
         for i, known in enumerate(self.seen):
             if known == result or results_equal(known, result, self._mode):
                 self._times[i] += 1
-                return
+                return False
         self.seen.append(result)
         self._times.append(1)
+        return True
+
+    def meets(self, other: list[tuple], mode: Mode, *, other_is_gold: bool) -> bool:
+        """Whether a result of the other query equals one of these."""
+        pairs = [(other, one) if other_is_gold else (one, other) for one in self.seen]
+        return any(results_equal(gold, pred, mode) for gold, pred in pairs)
 
     @property
     def settled(self) -> bool:

@@ -19,14 +19,14 @@ class Profile:
       sizes: picks a table's number of rows.
       hit: how often a palette takes a value that satisfies a comparison; near: that just does not.
       null: how often a palette has a NULL.
-      colors: how many values a palette has: few make duplicates, ties and joins.
+      colors: how many values a palette may have, one of these: few make duplicates, ties and joins.
     """
 
     sizes: Callable[[random.Random], int]
     hit: float
     near: float
     null: float
-    colors: int
+    colors: tuple[int, ...]
 
 
 def draw_profile(plan: Plan, rng: random.Random) -> Profile:
@@ -42,7 +42,7 @@ def draw_profile(plan: Plan, rng: random.Random) -> Profile:
         hit=rng.choice((0.2, 0.6, 0.9, 1.0)),
         near=rng.choice((0.0, 0.2, 0.6)),
         null=rng.choice((0.0, 0.0, 0.0, 0.15, 0.4)),
-        colors=rng.choice((1, 2, 2, 3, 5)),
+        colors=rng.choice(((1, 1, 2), (1, 2, 2, 3), (1, 2, 3, 5), (1, 1, 1, max(high, 5)))),
     )
 
 
@@ -86,7 +86,7 @@ def _palette(
         return [None]
     if cell.group is not None and cell.group in shared and rng.random() < 0.9:
         return shared[cell.group]
-    colors = [draw_value(cell, rng, profile) for _ in range(profile.colors)]
+    colors = [draw_value(cell, rng, profile) for _ in range(rng.choice(profile.colors))]
     if cell.group is not None:
         shared[cell.group] = colors
     return colors

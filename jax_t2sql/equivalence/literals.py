@@ -65,6 +65,8 @@ def _number(value: int | float, atom: Atom, dated: bool, hits: list, near: list)
     else:
         hits.append(value)
         near += [below, above]
+    if "sum" in atom.calls and isinstance(value, int):
+        near += [value // 2, value // 4]
     if any(call in _NUMERIC for call in atom.calls):
         near += [str(value), f"{value}.5"]
 

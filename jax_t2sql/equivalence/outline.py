@@ -176,9 +176,9 @@ class _Reader:
             if fold(str(join.args.get("method") or "")) == "natural":
                 using = self._shared(names[: i + 1], names[i + 1], scope)
             for column in using:
-                mine = self._column(names[i + 1], column, scope)
+                mine = self._column(names[i + 1], column, scope) or ()
                 for earlier in names[: i + 1]:
-                    self._pair(self._column(earlier, column, scope), mine, "=")
+                    self._pair(self._column(earlier, column, scope) or (), mine, "=")
 
     def _source(self, part: exp.Expression, scope: _Scope) -> None:
         name = fold(part.alias_or_name)
@@ -213,11 +213,12 @@ class _Reader:
                 given.update(source)
         return given
 
-    def _column(self, source: str, name: str, scope: _Scope) -> tuple[Ref, ...]:
+    def _column(self, source: str, name: str, scope: _Scope) -> tuple[Ref, ...] | None:
+        """The columns behind a name in a source; None where it has no such name."""
         found = scope.sources.get(source)
         if isinstance(found, int):
-            return ((found, name),) if name in self._places(found) else ()
-        return found.get(name, ()) if found else ()
+            return ((found, name),) if name in self._places(found) else None
+        return found.get(name) if found else None
 
     def _resolve(self, column: exp.Column, scope: _Scope | None) -> tuple[Ref, ...] | None:
         """What a column stands for; None where there is no such name."""
@@ -225,11 +226,11 @@ class _Reader:
         while scope is not None:
             if of:
                 if of in scope.sources:
-                    return self._column(of, name, scope)
+                    return self._column(of, name, scope) or ()
             else:
                 for source in scope.sources:
                     refs = self._column(source, name, scope)
-                    if refs:
+                    if refs is not None:
                         return refs
                 if name in scope.aliases:
                     named = scope.aliases.pop(name)  # an alias that names itself must end
@@ -294,13 +295,15 @@ class _Reader:
         if len(sides) == 2:
             self._pair(sides[0], sides[1], "=" if operator in ("=", "IN") else operator)
         refs = tuple(dict.fromkeys(inner_refs))
-        if direct or inner or counted:
+        if direct or inner:
+            # What is counted is not compared with the number.
+            refs = () if counted else refs
             atom = Atom(operator, refs, tuple(direct), tuple(inner), tuple(calls), counted)
             self._atom(atom)
 
     def _atom(self, atom: Atom) -> None:
         self.outline.atoms.append(atom)
-        if atom.counted:
+        if atom.counted or not atom.refs:  # without columns: a count by its alias
             self.outline.sizes += [v for v in atom.direct if isinstance(v, int)]
 
     def _pair(self, mine: tuple[Ref, ...], theirs: tuple[Ref, ...], operator: str) -> None:

@@ -17,6 +17,8 @@ from jax_t2sql.equivalence.plan import Plan, make_plan
 from jax_t2sql.equivalence.replay import Refutation, confirm
 from jax_t2sql.sql.compare import results_equal
 from jax_t2sql.sql.modes import Mode
+from jax_t2sql.sql.schema import fold
+from jax_t2sql.sql.tokens import significant
 
 
 @dataclass(frozen=True)
@@ -71,10 +73,24 @@ def search(
             if found is None:
                 reason = f"the {name} query does not run: {arena.error}"
                 return Found(reason=reason, runnable=False)
-            reads |= found
+            reads |= found | _merged(statement, catalog)
         outlines = [outline(statement, catalog) for statement in statements]
         plan = make_plan(catalog, reads, outlines, pools=pools)
         return _Search(arena, catalog, plan, statements, mode, seed).until(deadline)
+
+
+def _merged(statement: str, catalog: Catalog) -> set[tuple[str, str]]:
+    """Columns that NATURAL and USING may read: SQLite does not tell its authorizer of them."""
+    tokens = significant(statement)
+    if not any(token.is_word("NATURAL", "USING") for token in tokens):
+        return set()
+    named = {fold(token.value) for token in tokens if token.kind in ("name", "double", "quoted")}
+    return {
+        (fold(table.name), fold(column.name))
+        for table in catalog.tables
+        if fold(table.name) in named
+        for column in table.columns
+    }
 
 
 class _Search:
