@@ -67,3 +67,15 @@ def test_what_it_finds_keeps_the_keys():
     assert replayer.replay(script, "SELECT 1 FROM c", "SELECT 2").holds
     never = "SELECT p FROM c WHERE p IS NOT NULL AND p NOT IN (SELECT id FROM p)"
     assert enumerator.Enumerator(DDL).witness(never, "SELECT 1 WHERE 0") is None
+
+
+def test_ties_are_broken_at_random():
+    # Two groups of one row each tie; by name or by id, which of them comes first is chance.
+    first = "SELECT name FROM p GROUP BY id ORDER BY COUNT(*) DESC LIMIT 1"
+    second = "SELECT name FROM p GROUP BY name ORDER BY COUNT(*) DESC LIMIT 1"
+    script = enumerator.Enumerator(DDL).witness(first, second)
+    if script is not None:  # two rows of one name win by name, and tie with a third by id
+        assert script.count("INSERT") > 2
+    loose = enumerator.loosened("SELECT a FROM t ORDER BY b LIMIT 2", ordered=False)
+    assert loose == "SELECT a FROM t ORDER BY b, RANDOM() LIMIT 2"
+    assert enumerator.loosened("SELECT a FROM t", ordered=True) == "SELECT a FROM t"
