@@ -303,14 +303,10 @@ def power(data: Path, args: argparse.Namespace) -> None:
         found = sum(d.kind == "refuted" for d in part)
         others = [d for d in results if d.job.expected == f"open {kind}"]
         more = sum(d.kind == "refuted" for d in others)
-        print(
-            f"{kind}: refuted {share(found, len(part))}; of the open ones {share(more, len(others))}"
-        )
+        print(f"{kind}: refuted {share(found, len(part))}; of the open {share(more, len(others))}")
     known = [d for d in results if d.job.expected.startswith("differs")]
     found = [d for d in known if d.kind == "refuted"]
-    print(
-        f"POWER: of those that the plain search tells apart, refuted {share(len(found), len(known))}"
-    )
+    print(f"POWER: of those that the plain search refutes, refuted {share(len(found), len(known))}")
     for done in known:
         if done.kind != "refuted":
             print("\n  ".join([done.job.id, done.job.first, done.job.second, done.reason]))
