@@ -114,6 +114,13 @@ def make_plan(
     reads = set(reads)
     tables = _needed(catalog, reads)
     values = _Values(catalog, [*outlines, *_checks(catalog, tables)])
+    # A column that a foreign key refers to gives that key its values.
+    referred = {
+        (fold(key.other_table), fold(column))
+        for table in tables
+        for key in table.foreign_keys
+        for column in key.other_columns
+    }
     sheets = []
     for table in tables:
         name = fold(table.name)
@@ -121,7 +128,7 @@ def make_plan(
         computed = len(table.stored) < len(table.columns)  # from whichever columns
         for place, column in enumerate(table.stored):
             key = (name, fold(column.name))
-            read = key in reads or computed
+            read = key in reads or computed or key in referred
             pool = None if pools is None else tuple(pools.get(key, ()))
             cells.append(_cell(table, column, place, read, values, key, pool))
         keys = tuple(
