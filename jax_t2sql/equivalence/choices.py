@@ -8,13 +8,14 @@ never meet although every result has been seen more than once.
 """
 
 import random
+from collections import Counter
 from collections.abc import Sequence
 from contextlib import ExitStack
 
 from jax_t2sql.equivalence.arena import Arena, loose_ddl
 from jax_t2sql.equivalence.catalog import Catalog, Rows, Table
 from jax_t2sql.equivalence.chance import SHUFFLE, at_instant, has_clock, shuffled
-from jax_t2sql.sql.compare import results_equal
+from jax_t2sql.sql.compare import distinct_rows, results_equal
 from jax_t2sql.sql.modes import Mode
 from jax_t2sql.sql.schema import fold
 from jax_t2sql.sql.tokens import significant
@@ -92,7 +93,12 @@ class Choices:
                 break
         if not clocked and not (golds.holds(gold_seen) and preds.holds(pred_seen)):
             return False  # there is more to choose than is chosen here
-        return not (golds.rare or preds.rare)
+        if not (golds.rare or preds.rare):
+            return True
+        # Of many results few are seen twice. Their sizes are fewer, and equal results agree in it.
+        return (
+            golds.sizes_known and preds.sizes_known and not golds.sizes.keys() & preds.sizes.keys()
+        )
 
     def _arranged(self, rows: Rows, number: int) -> Rows:
         """The same rows in another order: as they are, backwards, then at random."""
@@ -111,9 +117,11 @@ class _Results:
         self._mode = mode if mode.kind in ("list", "multiset") else Mode("set")
         self.seen: list[list[tuple]] = []
         self._times: list[int] = []
+        self.sizes: Counter[int] = Counter()
 
     def add(self, result: list[tuple]) -> bool:
         """Whether it is one that was not seen before."""
+        self.sizes[self._size(result)] += 1
         for i, known in enumerate(self.seen):
             if known == result or results_equal(known, result, self._mode):
                 self._times[i] += 1
@@ -136,6 +144,14 @@ class _Results:
     def rare(self) -> bool:
         """Whether some result was seen once alone: then others may not have been seen at all."""
         return len(self.seen) > 1 and min(self._times) == 1
+
+    @property
+    def sizes_known(self) -> bool:
+        """Whether every size was seen more than once."""
+        return min(self.sizes.values()) > 1
+
+    def _size(self, result: list[tuple]) -> int:
+        return distinct_rows(result) if self._mode.kind == "set" else len(result)
 
     def holds(self, result: list[tuple]) -> bool:
         """Whether a result is among those seen."""

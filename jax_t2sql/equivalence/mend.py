@@ -6,7 +6,7 @@ CHECKs, and what only SQLite can judge, are left to SQLite: rows that it refuses
 import random
 
 from jax_t2sql.equivalence.catalog import Rows
-from jax_t2sql.equivalence.plan import Cell, Link, Plan, Sheet
+from jax_t2sql.equivalence.plan import Cell, Link, Plan, Sheet, numbered
 from jax_t2sql.equivalence.storing import convert
 
 _ROUNDS = 4  # foreign keys in a circle settle in a few
@@ -71,12 +71,7 @@ def _anything(cell: Cell) -> object:
     for values in (cell.base, cell.hits, cell.near):
         if values:
             return values[0]
-    return _numbered(cell, 1)
-
-
-def _numbered(cell: Cell, number: int) -> object:
-    text = cell.column.affinity in ("TEXT", "BLOB")
-    return convert(f"k{number}" if text else number, cell.column.affinity)
+    return numbered(cell, 1)
 
 
 def _key_of(row: tuple, places: tuple[int, ...], sheet: Sheet) -> tuple | None:
@@ -112,7 +107,7 @@ def _with_other_key(
     rng.shuffle(values)
     if not cell.read:
         values = values[:2]
-    for value in [*values, *(_numbered(cell, n) for n in range(1, len(taken) + 3))]:
+    for value in [*values, *(numbered(cell, n) for n in range(1, len(taken) + 3))]:
         changed = row[: cell.place] + (value,) + row[cell.place + 1 :]
         if _key_of(changed, places, sheet) not in taken:
             return changed
@@ -136,7 +131,10 @@ def _attach(rows: Rows, sheet: Sheet, link: Link, plan: Plan, rng: random.Random
         row = list(changed[i])
         usable = [key for key in keys if None not in key]
         if usable and (not nullable or rng.random() < 0.8):
-            key = rng.choice(sorted(usable, key=repr))
+            usable.sort(key=repr)
+            if len(link.places) > 1:  # other foreign keys may share a column: change few
+                usable = _closest(usable, [row[place] for place in link.places])
+            key = rng.choice(usable)
             for place, value in zip(link.places, key, strict=True):
                 row[place] = convert(value, sheet.cells[place].column.affinity)
             changed[i] = tuple(row)
@@ -149,6 +147,12 @@ def _attach(rows: Rows, sheet: Sheet, link: Link, plan: Plan, rng: random.Random
             changed[i] = None
     rows[sheet.name] = _valid([row for row in changed if row is not None], sheet, rng)
     return True
+
+
+def _closest(keys: list[tuple], values: list[object]) -> list[tuple]:
+    """The keys that agree with most of the values."""
+    agree = [sum(a == b for a, b in zip(key, values, strict=True)) for key in keys]
+    return [key for key, count in zip(keys, agree, strict=True) if count == max(agree)]
 
 
 def _has_parent(row: tuple, link: Link, other: Sheet, keys: set[tuple]) -> bool:

@@ -3,7 +3,7 @@
 import random
 
 from jax_t2sql.equivalence.catalog import Rows
-from jax_t2sql.equivalence.fill import draw_profile, draw_row, draw_value
+from jax_t2sql.equivalence.fill import draw, draw_profile, draw_row, draw_value
 from jax_t2sql.equivalence.mend import mend
 from jax_t2sql.equivalence.plan import Plan
 
@@ -17,6 +17,7 @@ class Corpus:
         self._plan, self._rng = plan, rng
         self._shapes: set[tuple] = set()
         self._kept: list[Rows] = []
+        self._promising: list[Rows] = []
 
     def add(self, rows: Rows, gold: list[tuple], pred: list[tuple]) -> None:
         """Keeps a database if its results have a new shape."""
@@ -28,13 +29,21 @@ class Corpus:
         if len(self._kept) > _KEPT:
             self._kept.pop(self._rng.randrange(_KEPT // 2))
 
-    def mutant(self) -> Rows | None:
-        """A changed copy of a kept database; of the later ones more often. None without any."""
-        if not self._kept:
-            return None
+    def promise(self, rows: Rows) -> None:
+        """Keeps a database on which the queries differ, if only by chance: a tie is soon broken."""
+        self._promising.append(rows)
+        if len(self._promising) > _KEPT:
+            del self._promising[self._rng.randrange(_KEPT)]
+
+    def mutant(self) -> Rows:
+        """A changed copy of a kept database; of the later ones more often."""
+        kept = self._kept
+        if self._promising and (not kept or self._rng.random() < 0.5):
+            kept = self._promising
+        if not kept:
+            return draw(self._plan, self._rng)
         place = max(self._rng.random(), self._rng.random())
-        rows = {name: list(kept) for name, kept in
-                self._kept[int(place * len(self._kept))].items()}  # fmt: skip
+        rows = {name: list(of) for name, of in kept[int(place * len(kept))].items()}
         for _ in range(self._rng.choice((1, 1, 2, 3))):
             self._change(rows)
         return mend(rows, self._plan, self._rng)

@@ -4,6 +4,7 @@ Only what the queries read matters. Tables that neither reads stay empty unless 
 their rows; columns that neither reads hold NULL where they may.
 """
 
+import functools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -30,6 +31,7 @@ class Cell:
       read: whether a query reads it.
       group: columns of one group are compared with each other and draw from one palette; None
         alone.
+      limited: whether no other values may be used.
     """
 
     column: Column
@@ -39,6 +41,7 @@ class Cell:
     base: tuple[object, ...]
     read: bool
     group: int | None
+    limited: bool = False
 
 
 @dataclass(frozen=True)
@@ -48,6 +51,11 @@ class Link:
     places: tuple[int, ...]
     other: str
     other_places: tuple[int, ...]
+
+    @functools.cached_property
+    def pairs(self) -> tuple[tuple[int, int], ...]:
+        """Place by place."""
+        return tuple(zip(self.places, self.other_places, strict=True))
 
 
 @dataclass(frozen=True)
@@ -262,13 +270,19 @@ def _cell(
     else:
         base = _base(table, column, [*hits, *near], values.other)
     fits = [_fitting(kind, column, table) for kind in (hits, near, base)]
-    return Cell(column, place, *fits, read, values.group(key))
+    return Cell(column, place, *fits, read, values.group(key), limited=pool is not None)
 
 
 def _fitting(kind: Iterable[object], column: Column, table: Table) -> tuple[object, ...]:
     """Values as the column would store them, without those that it would refuse."""
     stored = dict.fromkeys((type(v), v) for v in (convert(v, column.affinity) for v in kind))
     return tuple(v for _, v in stored if v is not None and storable(v, column, table))[:_MOST]
+
+
+def numbered(cell: Cell, number: int) -> object:
+    """A value for a column, another one for each number."""
+    text = cell.column.affinity in ("TEXT", "BLOB")
+    return convert(f"k{number}" if text else number, cell.column.affinity)
 
 
 def _base(

@@ -9,6 +9,7 @@ from jax_t2sql.equivalence.arena import Arena, only_statement
 from jax_t2sql.equivalence.catalog import Catalog, Rows
 from jax_t2sql.equivalence.choices import Choices
 from jax_t2sql.equivalence.fill import draw
+from jax_t2sql.equivalence.grow import Pattern, grow, pattern
 from jax_t2sql.equivalence.mend import mend
 from jax_t2sql.equivalence.minimise import minimise
 from jax_t2sql.equivalence.mutate import Corpus
@@ -76,7 +77,8 @@ def search(
             reads |= found | _merged(statement, catalog)
         outlines = [outline(statement, catalog) for statement in statements]
         plan = make_plan(catalog, reads, outlines, pools=pools)
-        return _Search(arena, catalog, plan, statements, mode, seed).until(deadline)
+        patterns = [pattern(found, plan) for found in outlines]
+        return _Search(arena, catalog, plan, patterns, statements, mode, seed).until(deadline)
 
 
 def _merged(statement: str, catalog: Catalog) -> set[tuple[str, str]]:
@@ -99,12 +101,14 @@ class _Search:
         arena: Arena,
         catalog: Catalog,
         plan: Plan,
+        patterns: Sequence[Pattern],
         statements: Sequence[str],
         mode: Mode,
         seed: int,
     ) -> None:
         self.arena, self.catalog, self.plan, self.mode = arena, catalog, plan, mode
         self.gold, self.pred = statements
+        self.patterns = patterns
         self.rng = random.Random(seed)
         self.choices = Choices(catalog, plan.tables, self.gold, self.pred, mode)
         self.corpus = Corpus(plan, self.rng)
@@ -121,6 +125,7 @@ class _Search:
                     continue
                 if not self._real(rows):
                     self.free += 1
+                    self.corpus.promise(rows)
                     continue
                 rows = minimise(rows, self._tells_apart)
                 result = confirm(self.catalog, rows, self.gold, self.pred, self.mode)
@@ -140,15 +145,16 @@ class _Search:
 
     def _candidates(self) -> Iterator[Rows]:
         yield {sheet.name: [] for sheet in self.plan.sheets}
-        for _ in range(40):
-            yield draw(self.plan, self.rng)
+        for number in range(40):
+            yield self._grown() if number % 4 == 0 else draw(self.plan, self.rng)
         while True:
-            for _ in range(4):
+            for _ in range(3):
                 yield draw(self.plan, self.rng)
-            for _ in range(4):
-                rows = self.corpus.mutant()
-                if rows is not None:
-                    yield rows
+                yield self._grown()
+                yield self.corpus.mutant()
+
+    def _grown(self) -> Rows:
+        return grow(self.patterns, self.plan, self.rng)
 
     def _differs(self, rows: Rows) -> bool:
         """Runs both queries; remembers what they gave."""

@@ -1,0 +1,236 @@
+"""Are two queries one query written in two ways?
+
+Both are read with all names resolved and brought to a normal form by steps that hold for every
+database, in SQLite's own arithmetic, three-valued logic, affinities and collations. What is not
+read that way is compared word by word.
+"""
+
+from dataclasses import fields, is_dataclass, replace
+
+from jax_t2sql.equivalence.catalog import Catalog
+from jax_t2sql.equivalence.symbolic.comparing import collation_of
+from jax_t2sql.equivalence.symbolic.confirming import confirm
+from jax_t2sql.equivalence.symbolic.errors import Unsupported
+from jax_t2sql.equivalence.symbolic.ir import (
+    Aggregate,
+    Arithmetic,
+    Between,
+    Column,
+    Compare,
+    Compound,
+    Connect,
+    Constant,
+    Expr,
+    InList,
+    IsNull,
+    Not,
+    Output,
+    Query,
+    Select,
+    Source,
+)
+from jax_t2sql.equivalence.symbolic.printing import print_expr, print_query
+from jax_t2sql.equivalence.symbolic.reading import read
+from jax_t2sql.equivalence.symbolic.relations import bare_columns
+from jax_t2sql.equivalence.symbolic.walking import has_aggregate
+from jax_t2sql.sql.modes import Mode, parse_mode
+from jax_t2sql.sql.schema import fold
+from jax_t2sql.sql.tokens import significant, split_statement
+
+_FLIPPED = {"=": "=", "<>": "<>", "IS": "IS", "IS NOT": "IS NOT", ">": "<", ">=": "<="}
+
+
+def twins(gold: str, pred: str, catalog: Catalog, mode: Mode | str | None) -> bool:
+    """Whether two queries are the same but for how they are written; False decides nothing.
+
+    Layout, case, comments, quotes and aliases never count. Further, where the answer is not left to
+    chance: the order of AND, OR, IN lists, sums and products; which side of a comparison stands
+    left; BETWEEN; ON or WHERE for inner joins, and their order; WITH or a subquery in FROM; and, as
+    far as the grading mode does not look at them, ORDER BY without LIMIT and DISTINCT.
+    """
+    if not isinstance(mode, Mode):
+        mode = parse_mode(mode)
+    if mode.kind == "subset":  # not even a query itself need pass
+        return False
+    if _words(gold) == _words(pred):
+        return True
+    try:
+        queries = []
+        for sql in (gold, pred):
+            query = read(sql, catalog)
+            confirm(sql, query, catalog)
+            queries.append(query)
+    except (Unsupported, RecursionError):
+        return False
+    forms = [_nameless(query) for query in queries]
+    if forms[0] == forms[1]:
+        return True
+    # Another order of work may give another of the answers that SQLite is free to give, and adds
+    # REALs in another order, which the mode "bird" sees.
+    if mode.kind in ("list", "bird") or any(map(_left_to_chance, queries)):
+        return False
+    ordered = [_canonical(_of_mode(form, mode)) for form in forms]
+    return ordered[0] == ordered[1]
+
+
+def _words(sql: str) -> list[tuple[str, str]]:
+    """The tokens; names and key words without regard to case."""
+    statement, _ = split_statement(sql)
+    return [
+        (token.kind, fold(token.text) if token.kind == "name" else token.text)
+        for token in significant(statement)
+    ]
+
+
+def _nameless(node):
+    """A tree without the names of result columns, sources and common tables."""
+    if isinstance(node, tuple):
+        return tuple(map(_nameless, node))
+    if not is_dataclass(node):
+        return node
+    changed = {f.name: _nameless(getattr(node, f.name)) for f in fields(node)}
+    match node:
+        case Output():
+            changed["name"] = ""
+        case Column() if not node.of_table:
+            changed["name"] = ""
+        case Source():
+            changed["cte"] = None
+        case Select() | Compound():
+            changed["ctes"] = ()
+    return type(node)(**changed)
+
+
+def _left_to_chance(node) -> bool:
+    """Whether a query, or one inside it, has a LIMIT or columns beside aggregates."""
+    if isinstance(node, tuple):
+        return any(map(_left_to_chance, node))
+    if not is_dataclass(node):
+        return False
+    if isinstance(node, Select | Compound) and node.limit is not None:
+        return True
+    if isinstance(node, Select):
+        shown = [*node.items, *(sort.key for sort in node.order)]
+        shown += [node.having] if node.having is not None else []
+        if (node.group or any(map(has_aggregate, shown))) and bare_columns(node, shown):
+            return True
+    return any(_left_to_chance(getattr(node, f.name)) for f in fields(node))
+
+
+def _of_mode(query: Query, mode: Mode) -> Query:
+    """The query without what the mode does not look at."""
+    query = replace(query, order=())
+    if mode.kind == "set" and isinstance(query, Select):
+        query = replace(query, distinct=False)
+    return query
+
+
+def _canonical(node):
+    """The normal form, from the leaves up."""
+    if isinstance(node, tuple):
+        return tuple(map(_canonical, node))
+    if not is_dataclass(node):
+        return node
+    node = type(node)(**{f.name: _canonical(getattr(node, f.name)) for f in fields(node)})
+    match node:
+        case Between():
+            return _connected("AND", [
+                _compared(Compare(">=", node.operand, node.low)),
+                _compared(Compare("<=", node.operand, node.high)),
+            ])  # fmt: skip
+        case Compare():
+            return _compared(node)
+        case Connect():
+            return _connected(node.op, [node.left, node.right])
+        case Not(operand=IsNull() as test):
+            return IsNull(test.operand, not test.negated)
+        case Not(operand=Not() as inner) if isinstance(inner.operand, Compare | Connect | IsNull):
+            return inner.operand
+        case Arithmetic(op="+" | "*"):
+            left, right = sorted((node.left, node.right), key=print_expr)
+            return Arithmetic(node.op, left, right)
+        case InList():
+            items = {print_expr(item): item for item in node.items}
+            return InList(node.operand, tuple(items[text] for text in sorted(items)))
+        case Aggregate(name="count", operand=Constant(), distinct=False):
+            if node.operand.value is not None:
+                return replace(node, operand=None)
+        case Select():
+            return _joined(node)
+    return node
+
+
+def _compared(node: Compare) -> Expr:
+    """With the smaller text on the left, unless the two sides bring different collations."""
+    if node.op not in _FLIPPED and node.op not in ("<", "<="):
+        return node
+    left, right = collation_of(node.left), collation_of(node.right)
+    if {left[0] or "BINARY", right[0] or "BINARY"} != {"BINARY"}:
+        return node
+    if node.op in (">", ">="):
+        return Compare(_FLIPPED[node.op], node.right, node.left)
+    if node.op in ("<", "<="):
+        return node
+    return Compare(node.op, *sorted((node.left, node.right), key=print_expr))
+
+
+def _connected(op: str, sides: list[Expr]) -> Expr:
+    """A chain of one connective, without repetitions, in the order of its parts' texts."""
+    parts: dict[str, Expr] = {}
+    stack = sides[::-1]
+    while stack:
+        part = stack.pop()
+        if isinstance(part, Connect) and part.op == op:
+            stack += (part.right, part.left)
+        else:
+            parts[print_expr(part)] = part
+    chain = [parts[text] for text in sorted(parts)]
+    result = chain[0]
+    for part in chain[1:]:
+        result = Connect(op, result, part)
+    # A repeated part alone stays what it is only if it is a condition.
+    return result if len(chain) > 1 or isinstance(result, Compare | IsNull) else Connect(op, *sides)
+
+
+def _joined(query: Select) -> Select:
+    """Inner joins with their conditions in WHERE, in the order of what is joined."""
+    if any(source.join != "INNER" for source in query.sources) or not query.sources:
+        return query
+    conditions = [s.condition for s in query.sources if s.condition is not None]
+    if query.where is not None:
+        conditions.append(query.where)
+    where = None
+    if len(conditions) == 1:
+        where = conditions[0]
+    elif conditions:
+        where = _connected("AND", conditions)
+    sources = [replace(source, condition=None) for source in query.sources]
+    names = {_content(source): source for source in sources}
+    query = replace(query, sources=tuple(sources), where=where)
+    if len(names) < len(sources):  # a self-join: which is which cannot be told by name
+        return query
+    ordered = [names[text] for text in sorted(names)]
+    # Sources take the numbers of the places where they now stand.
+    numbers = dict(zip(
+        (source.id for source in ordered), (source.id for source in sources), strict=True
+    ))  # fmt: skip
+    if all(old == new for old, new in numbers.items()):
+        return query
+    return _canonical(_renumbered(replace(query, sources=tuple(ordered)), numbers))
+
+
+def _content(source: Source) -> str:
+    return source.table or print_query(source.query)
+
+
+def _renumbered(node, numbers: dict[int, int]):
+    if isinstance(node, tuple):
+        return tuple(_renumbered(part, numbers) for part in node)
+    if not is_dataclass(node):
+        return node
+    changed = {f.name: _renumbered(getattr(node, f.name), numbers) for f in fields(node)}
+    if isinstance(node, Source):
+        changed["id"] = numbers.get(node.id, node.id)
+    elif isinstance(node, Column):
+        changed["source"] = numbers.get(node.source, node.source)
+    return type(node)(**changed)

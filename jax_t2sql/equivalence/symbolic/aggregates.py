@@ -1,0 +1,143 @@
+"""Aggregates over rows that may or may not be there.
+
+Sums of INTEGERs are exact; databases on which one overflows make the query fail and are left
+aside. A sum of which some part is REAL is taken as a function of the exact sum and the number of
+its parts: the order in which SQLite adds, which decides the last bits, is looked into only where
+the context asks for it.
+"""
+
+from fractions import Fraction
+
+from jax_t2sql.equivalence.symbolic.context import Context
+from jax_t2sql.equivalence.symbolic.errors import Unsupported
+from jax_t2sql.equivalence.symbolic.opaque import FRACTIONAL, apply, collated
+from jax_t2sql.equivalence.symbolic.terms import Term, Terms
+from jax_t2sql.equivalence.symbolic.values import (
+    NUMBERS,
+    Val,
+    choose,
+    identical,
+    is_number,
+    same,
+)
+
+
+def aggregate(
+    ctx: Context,
+    name: str,
+    members: list[Term],
+    values: list[Val] | None,
+    *,
+    distinct: bool,
+    collation: str,
+) -> Val:
+    """The value of an aggregate.
+
+    Args:
+      ctx: the evaluation.
+      name: in lower case.
+      members: for each possible row whether it is counted in.
+      values: the operand on each, None for count(*).
+      distinct: whether equal values count once.
+      collation: by which they are compared.
+    """
+    t = ctx.t
+    if values is None:
+        return Val(t.false, t.count(members), t.false)
+    counted = [t.and_(m, t.not_(v.null)) for m, v in zip(members, values, strict=True)]
+    if name in ("min", "max"):
+        return _extreme(ctx, name, counted, values, collation)
+    if distinct:
+        counted = _first_of_each(ctx, counted, values, collation)
+    number = t.count(counted)
+    if name == "count":
+        return Val(t.false, number, t.false)
+    return _total(ctx, name, counted, values, number)
+
+
+def _first_of_each(
+    ctx: Context, counted: list[Term], values: list[Val], collation: str
+) -> list[Term]:
+    t = ctx.t
+    folded = [collated(t, v, collation) for v in values]
+    result = []
+    for i, here in enumerate(counted):
+        earlier = []
+        for j in range(i if here is not t.false else 0):
+            equal = t.and_(counted[j], same(t, folded[j], folded[i]))
+            ctx.doubt(here, equal, differ(t, values[i], values[j], collation))
+            earlier.append(equal)
+        result.append(t.and_(here, t.not_(t.or_(*earlier))))
+    return result
+
+
+def _total(ctx: Context, name: str, counted: list[Term], values: list[Val], number: Term) -> Val:
+    t = ctx.t
+    numbers = [_summand(t, v) for v in values]
+    parts = [t.ite(c, v.key, t.zero) for c, v in zip(counted, numbers, strict=True)]
+    exact = t.add(*parts)
+    inexact = t.or_(*(t.and_(c, v.real) for c, v in zip(counted, numbers, strict=True)))
+    none = t.eq(number, t.zero)
+    if ctx.exact_sums:  # of two REALs it does not matter which comes first
+        ctx.doubt(inexact, t.lt(t.number(2), number))
+    arguments = [Val(t.false, exact, inexact), Val(t.false, number, t.false)]
+    if name == "avg":
+        # Of INTEGERs alone it is never NULL; infinities of both signs make it so.
+        result = apply(t, "CAST(? AS REAL)/?", arguments, bounds=NUMBERS)
+        if not number.is_const and number.bounds[1] is not None:
+            for n in range(1, int(number.bounds[1]) + 1):
+                mean = t.linear([(Fraction(1, n), exact)])
+                is_mean = t.and_(t.not_(result.null), t.eq(result.key, mean))
+                ctx.wishes.append(t.implies(t.eq(number, t.number(n)), is_mean))
+        return Val(t.or_(none, t.and_(inexact, result.null)), result.key, t.true)
+    rounded = apply(t, "CAST(? AS REAL)+0*?", arguments, bounds=NUMBERS)
+    ctx.wishes.append(t.and_(t.not_(rounded.null), t.eq(rounded.key, exact)))
+    if name == "total":
+        return Val(t.and_(inexact, rounded.null), rounded.key, t.true)
+    if name != "sum":
+        raise Unsupported(f"the aggregate {name}()")
+    key = t.ite(inexact, rounded.key, exact)
+    return Val(t.or_(none, t.and_(inexact, rounded.null)), key, inexact)
+
+
+def _summand(t: Terms, v: Val) -> Val:
+    """What sum() adds for a value: a text counts as the number that it spells or begins with."""
+    number = is_number(t, v)
+    if number is t.true or v.null is t.true:
+        return v
+    spelt = apply(t, "sum(?)", [v], bounds=NUMBERS, null=v.null)
+    return choose(t, number, v, Val(v.null, spelt.key, spelt.real))
+
+
+def _extreme(
+    ctx: Context, name: str, counted: list[Term], values: list[Val], collation: str
+) -> Val:
+    t = ctx.t
+    folded = [collated(t, v, collation) for v in values]
+    result = Val(t.true, t.zero, t.false)
+    best = result
+    for here, v, key in zip(counted, values, folded, strict=True):
+        if here is t.false:
+            continue
+        before, after = (best.key, key.key) if name == "max" else (key.key, best.key)
+        better = t.and_(here, t.or_(best.null, t.lt(before, after)))
+        # Which of 1 and 1.0 is kept depends on the order of the rows.
+        tie = t.and_(here, t.not_(best.null), t.eq(before, after))
+        ctx.doubt(tie, differ(t, v, result, collation))
+        result = choose(t, better, v, result)
+        best = choose(t, better, key, best)
+    return result
+
+
+def differ(t: Terms, a: Val, b: Val, collation: str) -> Term:
+    """Whether two values that compare equal are yet told apart, by kind or by spelling."""
+    if collation == "BINARY" and (
+        a.real is b.real and a.real.is_const or _follows(a) and _follows(b)
+    ):
+        return t.false
+    return t.not_(identical(t, a, b))
+
+
+def _follows(v: Val) -> bool:
+    """Whether the kind is a function of the key, as it is in columns of INTEGER affinity."""
+    return v.real.op == "uf" and v.real.args[0] == FRACTIONAL and v.real.args[1] is v.key

@@ -1,0 +1,118 @@
+"""Arithmetic as SQLite does it: INTEGER exactly while it fits, else REAL; division by 0 is NULL.
+
+INTEGER sums, differences and multiples are exact terms. What is done in floating point, and
+products and quotients of two unknowns, are functions of their operands of which nothing else is
+assumed.
+"""
+
+from jax_t2sql.equivalence.symbolic.opaque import apply
+from jax_t2sql.equivalence.symbolic.terms import Term, Terms
+from jax_t2sql.equivalence.symbolic.values import (
+    INTEGERS,
+    NUMBERS,
+    TEXTS,
+    Val,
+    choose,
+    constant,
+    is_constant,
+    is_number,
+)
+
+
+def _is_integer(t: Terms, v: Val) -> Term:
+    return t.and_(is_number(t, v), t.not_(v.real))
+
+
+def _fits(t: Terms, key: Term) -> Term:
+    low, high = INTEGERS
+    return t.and_(t.le(t.number(low), key), t.le(key, t.number(high)))
+
+
+def operate(t: Terms, op: str, a: Val, b: Val) -> Val:
+    """The value of `a op b` for a binary operator."""
+    some_null = t.or_(a.null, b.null)
+    if some_null is t.true:
+        return constant(t, None)
+    if op == "||":
+        return apply(t, "?||?", [a, b], bounds=TEXTS, null=some_null)
+    if is_constant(a) and is_constant(b):
+        return apply(t, f"?{op}?", [a, b])
+    if op in ("+", "*") and a.key.id > b.key.id:  # both commute, in floating point too
+        a, b = b, a
+    both_integer = t.and_(_is_integer(t, a), _is_integer(t, b))
+    null = t.or_(some_null, t.and_(t.not_(both_integer), _opaque(t, op, a, b).null))
+    opaque = Val(null, *_number_parts(t, op, a, b))
+    exact = _exact(t, op, a.key, b.key)
+    if op == "/":
+        zero = t.and_(both_integer, t.eq(b.key, t.zero))
+        # The one quotient of INTEGERs that does not fit is that of the least one by -1.
+        whole = t.and_(both_integer, t.not_(t.eq(b.key, t.number(-1))))
+        real = t.and_(t.not_(whole), opaque.real)
+        return Val(t.or_(null, zero), opaque.key, real)
+    if exact is None:
+        return opaque if op == "*" else _opaque_with_null(t, op, a, b, some_null)
+    fits = t.and_(both_integer, _fits(t, exact))
+    return choose(t, fits, Val(some_null, exact, t.false), opaque)
+
+
+def _opaque(t: Terms, op: str, a: Val, b: Val) -> Val:
+    return apply(t, f"?{op}?", [a, b], bounds=NUMBERS)
+
+
+def _opaque_with_null(t: Terms, op: str, a: Val, b: Val, some_null: Term) -> Val:
+    """% (NULL also for a divisor of 0) and the operators on bits."""
+    value = _opaque(t, op, a, b)
+    null = t.or_(some_null, value.null) if op == "%" else some_null
+    return Val(null, value.key, value.real)
+
+
+def _number_parts(t: Terms, op: str, a: Val, b: Val) -> tuple[Term, Term]:
+    value = _opaque(t, op, a, b)
+    return value.key, value.real
+
+
+def _exact(t: Terms, op: str, a: Term, b: Term) -> Term | None:
+    if op == "+":
+        return t.add(a, b)
+    if op == "-":
+        return t.linear([(1, a), (-1, b)])
+    if op == "*" and (a.is_const or b.is_const):
+        factor, term = (a, b) if a.is_const else (b, a)
+        return t.linear([(factor.value, term)])
+    return None
+
+
+def negate(t: Terms, a: Val) -> Val:
+    """The value of `-a`."""
+    if is_constant(a):
+        return apply(t, "-?", [a])
+    number = is_number(t, a)
+    negated = t.linear([(-1, a.key)])
+    # The negative of the least INTEGER does not fit.
+    simple = t.and_(number, t.or_(a.real, t.lt(t.number(INTEGERS[0]), a.key)))
+    opaque = apply(t, "-?", [a], bounds=NUMBERS, null=a.null)
+    return choose(t, simple, Val(a.null, negated, a.real), opaque)
+
+
+def cast(t: Terms, a: Val, affinity: str) -> Val:
+    """The value of CAST(a AS …)."""
+    if a.null is t.true:
+        return a
+    sql = f"CAST(? AS {affinity})"
+    if is_constant(a):
+        return apply(t, sql, [a])
+    if affinity == "TEXT":
+        opaque = apply(t, sql, [a], bounds=TEXTS, null=a.null)
+        stays = t.and_(t.le(t.number(TEXTS[0]), a.key), t.le(a.key, t.number(TEXTS[1])))
+        return choose(t, stays, a, opaque)
+    if affinity == "INTEGER":
+        opaque = apply(t, sql, [a], bounds=INTEGERS, null=a.null)
+        whole = Val(a.null, opaque.key, t.false)
+        return choose(t, _is_integer(t, a), Val(a.null, a.key, t.false), whole)
+    if affinity == "REAL":
+        opaque = apply(t, sql, [a], bounds=NUMBERS, null=a.null)
+        # Every INTEGER up to 2^53 is a REAL.
+        short = t.and_(t.le(t.number(-(2**53)), a.key), t.le(a.key, t.number(2**53)))
+        stays = t.and_(is_number(t, a), t.or_(a.real, short))
+        return choose(t, stays, Val(a.null, a.key, t.true), Val(a.null, opaque.key, t.true))
+    return apply(t, sql, [a], null=a.null)

@@ -1,0 +1,216 @@
+"""Asking z3 whether a formula can hold, and reading the database off its answer."""
+
+import time
+from dataclasses import dataclass
+from fractions import Fraction
+
+import z3
+
+from jax_t2sql.equivalence.symbolic.terms import Number, Term
+from jax_t2sql.equivalence.symbolic.values import BLOB_LOW, TEXT_LOW
+
+_MEGABYTES = 1_000  # of z3, for one question
+
+
+@dataclass(frozen=True)
+class Answer:
+    """z3's answer.
+
+    Attributes:
+      kind: "no" (the formula cannot hold), "yes" or "unknown".
+      reason: of "unknown".
+      numbers, truths: of "yes": what the variables are, by name.
+    """
+
+    kind: str
+    reason: str = ""
+    numbers: dict[str, Number] = None
+    truths: dict[str, bool] = None
+
+
+def ask(formula: list[Term], *, seconds: float, wishes: list[Term]) -> Answer:
+    """Whether all of the formulas can hold together.
+
+    If so, the answer fulfils the wishes too where that is quickly found: they make a database more
+    likely to show in SQLite what it shows here.
+
+    Texts are named by their place among the texts of the formula: z3 is spared the long fractions
+    that spell them. The answer's numbers are spelt again.
+    """
+    context = z3.Context()
+    translation = _Translation(context, _text_names(formula))
+    solver = z3.Solver(ctx=context)
+    solver.set("timeout", max(1, int(seconds * 1000)))
+    solver.set("max_memory", _MEGABYTES)
+    start = time.process_time()
+    for term in formula:
+        solver.add(translation.term(term))
+    seconds -= time.process_time() - start
+    if seconds <= 0:
+        return Answer("unknown", "translating the formula took too long")
+    solver.set("timeout", max(1, int(seconds * 1000)))
+    try:
+        result = solver.check()
+    except z3.Z3Exception as error:
+        return Answer("unknown", f"z3 stopped: {error}")
+    if result == z3.unsat:
+        return Answer("no")
+    if result != z3.sat:
+        return Answer("unknown", f"z3 gave up ({solver.reason_unknown()})")
+    answer = translation.answer(solver.model())
+    left = seconds - (time.process_time() - start)
+    if wishes and left > 0:
+        solver.set("timeout", max(1, int(left * 1000)))
+        solver.add(*(translation.term(wish) for wish in wishes))
+        if solver.check() == z3.sat:
+            answer = translation.answer(solver.model())
+    return answer
+
+
+def _text_names(formula: list[Term]) -> dict[Number, int]:
+    """The constants that are texts or blobs, in order, renamed to whole numbers."""
+    found: set[Number] = set()
+    seen: set[int] = set()
+    stack = list(formula)
+    while stack:
+        term = stack.pop()
+        if term.id in seen:
+            continue
+        seen.add(term.id)
+        if term.op == "const" and term.numeric and term.value > TEXT_LOW:
+            found.add(term.value)
+        stack += operands(term)
+    names: dict[Number, int] = {}
+    for low in (TEXT_LOW, BLOB_LOW):
+        inside = sorted(value for value in found if low < value < low + 1)
+        names.update({value: low + i + 1 for i, value in enumerate(inside)})
+    return names
+
+
+def operands(term: Term) -> list[Term]:
+    """The terms right below one."""
+    if term.op == "sum":
+        return [part for _, part in term.args[1:]]
+    return [arg for arg in term.args if isinstance(arg, Term)]
+
+
+class _Translation:
+    """From our graph to z3's."""
+
+    def __init__(self, context: z3.Context, names: dict[Number, int]) -> None:
+        self._context = context
+        self._names = names
+        self._bool, self._real = z3.BoolSort(context), z3.RealSort(context)
+        self._done: dict[int, z3.ExprRef] = {}
+        self._functions: dict[tuple, z3.FuncDeclRef] = {}
+        self._variables: dict[str, tuple[z3.ExprRef, bool]] = {}
+
+    def term(self, root: Term) -> z3.ExprRef:
+        """The term in z3. By hand instead of by recursion: graphs are deep."""
+        done, stack = self._done, [root]
+        while stack:
+            term = stack[-1]
+            if term.id in done:
+                stack.pop()
+                continue
+            missing = [arg for arg in operands(term) if arg.id not in done]
+            if missing:
+                stack += missing
+                continue
+            done[term.id] = self._make(term)
+            stack.pop()
+        return done[root.id]
+
+    def _make(self, term: Term) -> z3.ExprRef:
+        done = self._done
+        match term.op:
+            case "const":
+                if term.numeric:
+                    return self._number(term.value)
+                return z3.BoolVal(term.value, self._context)
+            case "whole":
+                made = z3.Int(term.args[0], self._context)
+                self._variables[term.args[0]] = made, True
+                return z3.ToReal(made)
+            case "var":
+                made = z3.Const(term.args[0], self._real if term.numeric else self._bool)
+                self._variables[term.args[0]] = made, term.numeric
+                return made
+            case "not":
+                return z3.Not(done[term.args[0].id])
+            case "and":
+                return z3.And(*(done[a.id] for a in term.args))
+            case "or":
+                return z3.Or(*(done[a.id] for a in term.args))
+            case "ite":
+                return z3.If(*(done[a.id] for a in term.args))
+            case "eq":
+                return done[term.args[0].id] == done[term.args[1].id]
+            case "lt":
+                return done[term.args[0].id] < done[term.args[1].id]
+            case "within":
+                inner, low, high = term.args
+                top = low + 2**32 if 0 < high - low < 2 else high  # room for the texts' new names
+                a = done[inner.id]
+                return z3.And(self._number(low) <= a, a <= self._number(max(top, high)))
+            case "sum":
+                parts = [self._number(term.args[0])] if term.args[0] else []
+                for factor, part in term.args[1:]:
+                    made = done[part.id]
+                    parts.append(made if factor == 1 else self._number(factor) * made)
+                return z3.Sum(*parts)
+            case "uf":
+                return self._apply(term)
+        raise AssertionError(term.op)
+
+    def _number(self, value: Number) -> z3.ExprRef:
+        value = self._names.get(value, value)
+        if isinstance(value, Fraction):
+            return z3.Q(value.numerator, value.denominator, self._context)
+        return z3.RealVal(value, self._context)
+
+    def _apply(self, term: Term) -> z3.ExprRef:
+        name, *args = term.args
+        key = (name, term.numeric, *(a.numeric for a in args))
+        if key not in self._functions:
+            sorts = [self._real if a.numeric else self._bool for a in args]
+            result = self._real if term.numeric else self._bool
+            self._functions[key] = z3.Function(f"{name}/{len(args)}", *sorts, result)
+        return self._functions[key](*(self._done[a.id] for a in args))
+
+    def answer(self, model: z3.ModelRef) -> Answer:
+        numbers: dict[str, Number] = {}
+        truths: dict[str, bool] = {}
+        for name, (made, numeric) in self._variables.items():
+            value = model.eval(made, model_completion=True)
+            if numeric:
+                numbers[name] = value.as_fraction() if z3.is_real(value) else value.as_long()
+            else:
+                truths[name] = z3.is_true(value)
+        return Answer("yes", numbers=_spelt(numbers, self._names), truths=truths)
+
+
+def _spelt(numbers: dict[str, Number], names: dict[Number, int]) -> dict[str, Number]:
+    """The numbers with names of texts replaced by texts again, new ones put between the known."""
+    known = {new: old for old, new in names.items()}
+    result = {}
+    for name, number in numbers.items():
+        if number >= TEXT_LOW:
+            number = _place_of(number, known)
+        result[name] = number
+    return result
+
+
+def _place_of(number: Number, known: dict[int, Number]) -> Number:
+    """A text's key at the place that a number has among the names of known texts."""
+    if number in known:
+        return known[number]
+    base = BLOB_LOW if number >= BLOB_LOW else TEXT_LOW
+    inside = {base: base, **{k: v for k, v in known.items() if base <= k < base + 2**33}}
+    below = max(k for k in inside if k <= number)
+    above = min((k for k in inside if k > number), default=None)
+    start = Fraction(inside[below])
+    stop = Fraction(inside[above]) if above is not None else Fraction(base + 1)
+    span = (above if above is not None else below + 2**32) - below
+    share = Fraction(number - below) / span
+    return start + (stop - start) * min(share, Fraction(1023, 1024))
