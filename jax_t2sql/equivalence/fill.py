@@ -87,7 +87,7 @@ def draw_row(sheet: Sheet, rows: Rows, rng: random.Random, profile: Profile) -> 
 
 def draw_value(cell: Cell, rng: random.Random, profile: Profile) -> object:
     """One value for a column."""
-    if profile.null and not cell.column.not_null and rng.random() < profile.null:
+    if profile.null and cell.nullable and rng.random() < profile.null:
         return None
     if cell.hits and rng.random() < profile.hit:
         return rng.choice(cell.hits)
@@ -100,7 +100,7 @@ def _palette(
     cell: Cell, rng: random.Random, profile: Profile, shared: dict[int, list[object]]
 ) -> list[object]:
     """The values that a column takes in one database."""
-    if not cell.read and not cell.column.not_null:
+    if not cell.read and cell.nullable:
         return [None]
     if cell.group is not None and cell.group in shared and rng.random() < 0.9:
         return shared[cell.group]

@@ -83,7 +83,7 @@ def _row(
 ) -> tuple:
     row = []
     for cell in sheet.cells:
-        if not cell.read and not cell.column.not_null:
+        if not cell.read and cell.nullable:
             row.append(None)
             continue
         ref = (number, fold(cell.column.name))
@@ -107,7 +107,7 @@ def _satisfying(cell: Cell, rng: random.Random) -> object:
 
 
 def _other(cell: Cell, profile: Profile, rng: random.Random) -> object:
-    if not cell.column.not_null and rng.random() < 0.3:
+    if cell.nullable and rng.random() < 0.3:
         return None
     if cell.near and rng.random() < 0.5:
         return rng.choice(cell.near)

@@ -22,6 +22,15 @@ _MOST = 40  # values of one kind for one column
 
 
 @dataclass(frozen=True)
+class Pool:
+    """What stands in a column of the real database: values, and whether NULLs and duplicates do."""
+
+    values: tuple[object, ...]
+    has_null: bool = True
+    unique: bool = False
+
+
+@dataclass(frozen=True)
 class Cell:
     """One column to fill.
 
@@ -32,6 +41,7 @@ class Cell:
       group: columns of one group are compared with each other and draw from one palette; None
         alone.
       limited: whether no other values may be used.
+      nullable: whether it may hold NULL.
     """
 
     column: Column
@@ -42,6 +52,7 @@ class Cell:
     read: bool
     group: int | None
     limited: bool = False
+    nullable: bool = True
 
 
 @dataclass(frozen=True)
@@ -102,7 +113,7 @@ def make_plan(
     reads: Iterable[tuple[str, str]],
     outlines: Sequence[Outline],
     *,
-    pools: Mapping[tuple[str, str], Sequence[object]] | None = None,
+    pools: Mapping[tuple[str, str], Pool] | None = None,
 ) -> Plan:
     """Plans for queries.
 
@@ -129,13 +140,15 @@ def make_plan(
         for place, column in enumerate(table.stored):
             key = (name, fold(column.name))
             read = key in reads or computed or key in referred
-            pool = None if pools is None else tuple(pools.get(key, ()))
+            pool = None if pools is None else pools.get(key, Pool(()))
             cells.append(_cell(table, column, place, read, values, key, pool))
         keys = tuple(
             tuple(table.places[fold(c)] for c in key.columns)
             for key in table.keys
             if all(fold(c) in table.places for c in key.columns)
         )
+        if pools is not None:
+            keys += tuple((c.place,) for c in cells if pools[name, fold(c.column.name)].unique)
         sheets.append(Sheet(table, tuple(cells), keys, _links(catalog, table, tables)))
     sizes = sorted({n for o in outlines for n in o.sizes if 0 < n <= 1000})
     return Plan(tuple(sheets), tuple(sizes), {sheet.name: sheet for sheet in sheets})
@@ -260,17 +273,19 @@ def _cell(
     read: bool,
     values: _Values,
     key: tuple[str, str],
-    pool: tuple[object, ...] | None,
+    pool: Pool | None,
 ) -> Cell:
     hits, near = values.of(key)
     if pool is not None:
-        base: tuple[object, ...] = pool
-        hits = [value for value in hits if value in pool]
-        near = []
+        base: Sequence[object] = pool.values
+        hits = [value for value in hits if value in base]
+        near = [value for value in near if value in base]
     else:
         base = _base(table, column, [*hits, *near], values.other)
     fits = [_fitting(kind, column, table) for kind in (hits, near, base)]
-    return Cell(column, place, *fits, read, values.group(key), limited=pool is not None)
+    nullable = not column.not_null and (pool is None or pool.has_null)
+    limited = pool is not None
+    return Cell(column, place, *fits, read, values.group(key), limited, nullable)
 
 
 def _fitting(kind: Iterable[object], column: Column, table: Table) -> tuple[object, ...]:
