@@ -26,7 +26,7 @@ from jax_t2sql.sql.schema import fold
 
 _MOST_ROWS = 1_000  # a table
 _KEPT = (0.3, 0.6, 0.9, 1.0)  # shares of rows, of which each copy draws one a table
-_SWAPPED = 0.5  # of the columns that may be swapped
+_SWAPPED = 0.7  # of the columns that may be swapped
 
 
 def perturb(rows: Rows, tables: Sequence[Table], rng: random.Random) -> Rows:
