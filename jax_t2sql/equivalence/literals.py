@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from jax_t2sql.equivalence.outline import Atom
+from jax_t2sql.equivalence.atoms import Atom
 
 _DATE = re.compile(r"(\d{4})-(\d{2})-(\d{2})(?:[ T](\d{2}):(\d{2})(?::(\d{2}))?.*)?")
 _MONTH = re.compile(r"(\d{4})-(\d{2})")

@@ -7,7 +7,7 @@ SQLite. https://www.sqlite.org/datatype3.html sections 3 and 3.4.
 import math
 import re
 
-from jax_t2sql.equivalence.catalog import Affinity, Column, Table
+from jax_t2sql.equivalence.columns import Affinity, Column, Table
 
 _NUMBER = re.compile(
     r"[ \t\n\v\f\r]*([+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)[ \t\n\v\f\r]*"
@@ -63,6 +63,8 @@ def storable(value: object, column: Column, table: Table) -> bool:
     if value is None:
         return not column.not_null
     if isinstance(value, float) and not math.isfinite(value):
+        return False
+    if isinstance(value, int) and not -_MOST <= value < _MOST:
         return False
     if column.name == table.row_id:
         return isinstance(value, int)
