@@ -27,7 +27,7 @@ def convert(value: object, affinity: Affinity) -> object:
         return value
     if affinity == "REAL":
         return float(value)
-    if isinstance(value, float) and value.is_integer() and abs(value) < 2**51:
+    if isinstance(value, float) and value.is_integer() and -_MOST < value < _MOST:
         return int(value)
     return value
 
@@ -55,7 +55,7 @@ def _number(text: str) -> str | int | float:
         return number if -_MOST <= number < _MOST else float(number)
     number = float(match[1])
     # A text becomes an integer where nothing is lost by it.
-    return int(number) if number.is_integer() and abs(number) < 2**51 else number
+    return int(number) if number.is_integer() and -_MOST < number < _MOST else number
 
 
 def storable(value: object, column: Column, table: Table) -> bool:
