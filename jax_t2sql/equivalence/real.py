@@ -69,7 +69,11 @@ class RealRows:
         for sheet in reversed(plan.sheets):
             self._add_parents(sheet, plan, rows)
         return without_faults(
-            {name: list(dict.fromkeys(kept)) for name, kept in rows.items()}, plan
+            {
+                s.name: [_relevant(row, s) for row in dict.fromkeys(rows[s.name])]
+                for s in plan.sheets
+            },
+            plan,
         )
 
     def _joined(self, chosen: Pattern, rows: Rows, rng: random.Random) -> None:
@@ -147,6 +151,14 @@ class RealRows:
     def _out_of_work(self) -> bool:
         self._steps += 1_000
         return self._steps > _STEPS
+
+
+def _relevant(row: tuple, sheet: Sheet) -> tuple:
+    """A row with NULL in columns that nobody reads, which may refer to tables that stay empty."""
+    return tuple(
+        value if cell.read or cell.column.not_null else None
+        for value, cell in zip(row, sheet.cells, strict=True)
+    )
 
 
 @lru_cache(maxsize=512)

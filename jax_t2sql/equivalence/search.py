@@ -92,7 +92,8 @@ class Search:
         pools = real.pools(reads) if real is not None and realistic else None
         self._plan = make_plan(catalog, reads, outlines, pools=pools)
         self._patterns = [pattern(found, self._plan) for found in outlines]
-        self._choices = Choices(catalog, self._plan.tables, *self._statements, mode)
+        bare = any(found.bare for found in outlines)
+        self._choices = Choices(catalog, self._plan.tables, *self._statements, mode, bare=bare)
         self._stack.callback(self._choices.close)
         self._corpus = Corpus(self._plan, self._rng)
         self._real = real
