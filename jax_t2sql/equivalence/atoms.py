@@ -89,8 +89,8 @@ def has_bare_columns(node: exp.Select) -> bool:
     parts += [node.args[key] for key in ("having", "order") if node.args.get(key)]
     group = node.args.get("group")
     keys = {key.sql() for key in group.expressions} if group else set()
-    for number, item in enumerate(node.expressions, start=1):
-        if str(number) in keys or fold(item.alias) in map(fold, keys):
+    for number, item in enumerate(node.expressions if keys else (), start=1):
+        if str(number) in keys or item.alias in keys:
             keys.add(item.unalias().sql())
     found = [piece for part in parts for piece in _walk_outside(part, keys)]
     if group is None and not any(isinstance(piece, exp.AggFunc) for piece in found):
@@ -100,7 +100,7 @@ def has_bare_columns(node: exp.Select) -> bool:
 
 def _walk_outside(node: exp.Expression, keys: set[str]) -> Iterator[exp.Expression]:
     """Parts of an expression that are in no aggregate, no subquery and no group key."""
-    if node.sql() in keys:
+    if keys and node.sql() in keys:
         return
     yield node
     if not isinstance(node, (exp.AggFunc, exp.Query, exp.Subquery)):

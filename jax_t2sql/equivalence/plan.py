@@ -83,6 +83,13 @@ class Sheet:
         """The table's name as declared."""
         return self.table.name
 
+    def relevant(self, row: tuple) -> tuple:
+        """A row with NULL in columns that nobody reads, which may refer to tables left empty."""
+        return tuple(
+            value if cell.read or cell.column.not_null else None
+            for value, cell in zip(row, self.cells, strict=True)
+        )
+
 
 @dataclass(frozen=True)
 class Plan:

@@ -3,7 +3,7 @@
 import os
 import random
 import sqlite3
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from contextlib import closing
 from functools import lru_cache
 from pathlib import Path
@@ -40,7 +40,7 @@ class RealRows:
         self._connection.set_progress_handler(None, 0)
         self._connection.close()
 
-    def pools(self, reads: Iterable[tuple[str, str]]) -> dict[tuple[str, str], Pool]:
+    def pools(self) -> dict[tuple[str, str], Pool]:
         """For each column the values that stand in a sample of the real one's rows."""
         found = {}
         for table in self._catalog.tables:
@@ -69,10 +69,7 @@ class RealRows:
         for sheet in reversed(plan.sheets):
             self._add_parents(sheet, plan, rows)
         return without_faults(
-            {
-                s.name: [_relevant(row, s) for row in dict.fromkeys(rows[s.name])]
-                for s in plan.sheets
-            },
+            {s.name: [s.relevant(row) for row in dict.fromkeys(rows[s.name])] for s in plan.sheets},
             plan,
         )
 
@@ -151,14 +148,6 @@ class RealRows:
     def _out_of_work(self) -> bool:
         self._steps += 1_000
         return self._steps > _STEPS
-
-
-def _relevant(row: tuple, sheet: Sheet) -> tuple:
-    """A row with NULL in columns that nobody reads, which may refer to tables that stay empty."""
-    return tuple(
-        value if cell.read or cell.column.not_null else None
-        for value, cell in zip(row, sheet.cells, strict=True)
-    )
 
 
 @lru_cache(maxsize=512)
