@@ -4,6 +4,7 @@ Uninterpreted functions stand for SQLite's own here, so that every part of the f
 """
 
 import sqlite3
+import time
 from collections import Counter
 
 from jax_t2sql.equivalence.catalog import Catalog
@@ -32,7 +33,8 @@ class Encoding:
         self.catalog, self.query = catalog, query
         t = Terms(limit=150_000)
         self.tables = unknown_tables(t, catalog, sorted(tables_of(query)), bound)
-        ctx = Context(t, self.tables, rows_of, max_rows=max_rows)
+        deadline = time.process_time() + 5
+        ctx = Context(t, self.tables, rows_of, max_rows=max_rows, deadline=deadline)
         self.rows = rows_of(ctx, query, Env({}, t.true))
         self.doubt = t.or_(*ctx.doubts)
         self.constraints = constraints(t, catalog, self.tables)
