@@ -1,0 +1,111 @@
+"""Queries rewritten so that what SQLite is free to choose is chosen at random.
+
+Each ORDER BY gets a random last key, each LIMIT without ORDER BY a random order; 'now' becomes an
+instant that is handed in. Rewriting works on tokens and changes nothing else. The random key is the
+function `any_order()`, which the database must know.
+"""
+
+from dataclasses import dataclass
+
+from jax_t2sql.sql.tokens import Token, significant
+
+SHUFFLE = "any_order"
+_CLOCK_WORDS = {"CURRENT_DATE": 10, "CURRENT_TIME": -8, "CURRENT_TIMESTAMP": 19}
+
+
+@dataclass
+class _Level:
+    """What stands between two parentheses (or outside all), if it is a query."""
+
+    first: Token
+    order: Token | None = None
+    limit: Token | None = None
+    compound: bool = False
+
+
+def shuffled(statement: str, *, ordered: bool) -> str:
+    """The query with random choices.
+
+    Args:
+      ordered: whether the order of the result's rows counts; then a query without ORDER BY gives
+        them in random order.
+    """
+    tokens = significant(statement)
+    edits: list[tuple[int, str]] = []
+    for level, end in _levels(tokens):
+        _shuffle(level, end, edits)
+    if ordered and not _top_is_ordered(tokens):
+        edits += [(0, "SELECT * FROM ("), (len(statement), f") ORDER BY {SHUFFLE}()")]
+    # Of edits at one place the later ones are of outer levels, and belong outside.
+    for place, text in sorted(edits, key=lambda edit: -edit[0]):
+        statement = statement[:place] + text + statement[place:]
+    return statement
+
+
+def _levels(tokens: list[Token]) -> list[tuple[_Level, int]]:
+    """All queries in the text with the places where they end; inner ones first."""
+    found: list[tuple[_Level, int]] = []
+    stack: list[_Level | None] = []
+    if tokens:
+        stack.append(_level(tokens[0]))
+    for token, following in zip(tokens, [*tokens[1:], None], strict=True):
+        if token.text == "(" and token.kind == "operator":
+            stack.append(_level(following) if following else None)
+        elif token.text == ")" and token.kind == "operator":
+            level = stack.pop() if len(stack) > 1 else None
+            if level:
+                found.append((level, token.start))
+        elif stack[-1]:
+            if token.is_word("ORDER") and following and following.is_word("BY"):
+                stack[-1].order = token
+            elif token.is_word("LIMIT"):
+                stack[-1].limit = token
+            elif token.is_word("UNION", "INTERSECT", "EXCEPT"):
+                stack[-1].compound = True
+    if stack and stack[0]:
+        found.append((stack[0], tokens[-1].stop))
+    return found
+
+
+def _level(first: Token) -> _Level | None:
+    return _Level(first) if first.is_word("SELECT", "WITH", "VALUES") else None
+
+
+def _shuffle(level: _Level, end: int, edits: list[tuple[int, str]]) -> None:
+    limit, order = level.limit, level.order
+    if limit is None and order is None:
+        return
+    stop = limit.start if limit else end
+    begin = order.start if order else stop
+    if level.compound:  # its ORDER BY knows nothing but result columns
+        edits += [(level.first.start, "SELECT * FROM ("), (begin, ") ")]
+    edits.append((stop, f", {SHUFFLE}() " if order else f" ORDER BY {SHUFFLE}() "))
+
+
+def _top_is_ordered(tokens: list[Token]) -> bool:
+    levels = _levels(tokens)
+    return bool(levels) and levels[-1][0].order is not None
+
+
+def has_clock(statement: str) -> bool:
+    """Whether the answer depends on the time of asking."""
+    return any(_clock(token) is not None for token in significant(statement))
+
+
+def at_instant(statement: str, instant: str) -> str:
+    """The query as if asked at an instant, "YYYY-MM-DD HH:MM:SS"."""
+    for token in reversed(significant(statement)):
+        part = _clock(token)
+        if part is not None:
+            text = instant[:part] if part > 0 else instant[part:]
+            statement = f"{statement[: token.start]}'{text}'{statement[token.stop :]}"
+    return statement
+
+
+def _clock(token: Token) -> int | None:
+    """How much of an instant a token stands for: its first, or last, so many characters."""
+    if token.kind == "text":
+        return 19 if token.value.lower() == "now" else None
+    if token.kind == "name":
+        return _CLOCK_WORDS.get(token.text.upper())
+    return None

@@ -1,0 +1,158 @@
+"""Is a difference real, or one that SQLite was free to make?
+
+Bare columns, ties under LIMIT, rows in no stated order, group_concat, sums of floats, random() and
+'now': where the SQL leaves a choice, two right queries may differ. So both are run again and again
+on the same rows, lying in other orders, scanned the other way, ties broken at random, at other
+instants. Two queries differ for sure where each gives one result throughout, or where their results
+never meet although every result has been seen more than once.
+"""
+
+import random
+from collections import Counter
+from collections.abc import Sequence
+from contextlib import ExitStack
+
+from jax_t2sql.equivalence.arena import Arena, loose_ddl
+from jax_t2sql.equivalence.catalog import Catalog, Rows, Table
+from jax_t2sql.equivalence.chance import SHUFFLE, at_instant, has_clock, shuffled
+from jax_t2sql.sql.compare import distinct_rows, results_equal
+from jax_t2sql.sql.modes import Mode
+from jax_t2sql.sql.schema import fold
+from jax_t2sql.sql.tokens import significant
+
+_FEW, _MANY = 6, 48
+_INSTANTS = ("2026-11-30 12:00:00", "2019-02-28 23:59:59", "2033-07-01 00:00:00")
+_ROW_IDS = ("rowid", "_rowid_", "oid")
+
+
+class Choices:
+    """Judges differences between two queries. Holds a database of its own; close it."""
+
+    def __init__(
+        self, catalog: Catalog, tables: Sequence[Table], gold: str, pred: str, mode: Mode
+    ) -> None:
+        """Takes single statements that compile."""
+        self._catalog, self._tables, self._mode = catalog, tables, mode
+        self._gold, self._pred = gold, pred
+        self._rng = random.Random(0)
+        self._stack = ExitStack()
+        self._arena: Arena | None = None
+        self._queries: list[tuple[str, str]] = []
+
+    def close(self) -> None:
+        """Frees the database."""
+        self._stack.close()
+
+    def real(self, rows: Rows, gold: list[tuple], pred: list[tuple]) -> bool:
+        """Whether a difference on these rows is the queries' own.
+
+        Args:
+          rows: the database; gold, pred: what the queries gave on it.
+        """
+        if self._arena is None:
+            self._open()
+        return all(self._differ(rows, *queries, gold, pred) for queries in self._queries)
+
+    def _open(self) -> None:
+        by_row_id = any(
+            token.kind in ("name", "double", "quoted") and fold(token.value) in _ROW_IDS
+            for sql in (self._gold, self._pred)
+            for token in significant(sql)
+        )
+        ddl = self._catalog.ddl if by_row_id else loose_ddl(self._catalog, self._tables)
+        self._arena = self._stack.enter_context(Arena(ddl, self._tables))
+        self._arena.function(SHUFFLE, self._rng.random)
+        clocked = has_clock(self._gold) or has_clock(self._pred)
+        for instant in _INSTANTS if clocked else ("",):
+            pair = [self._loosened(sql, instant) for sql in (self._gold, self._pred)]
+            self._queries.append((pair[0], pair[1]))
+
+    def _loosened(self, sql: str, instant: str) -> str:
+        sql = at_instant(sql, instant) if instant else sql
+        loose = shuffled(sql, ordered=self._mode.kind == "list")
+        return loose if self._arena.reads(loose) is not None else sql
+
+    def _differ(
+        self, rows: Rows, gold: str, pred: str, gold_seen: list[tuple], pred_seen: list[tuple]
+    ) -> bool:
+        golds, preds = _Results(self._mode), _Results(self._mode)
+        clocked = len(self._queries) > 1
+        for number in range(_MANY):
+            self._arena.reverse_scans(number % 2 == 1)
+            if not self._arena.load(self._arranged(rows, number)):
+                return False
+            for query, results in ((gold, golds), (pred, preds)):
+                found = self._arena.run(query)
+                if found is None:
+                    return False
+                fresh = results.add(found)
+                others = preds if results is golds else golds
+                if fresh and others.meets(found, self._mode, other_is_gold=results is golds):
+                    return False
+            if number + 1 == _FEW and golds.settled and preds.settled:
+                break
+        if not clocked and not (golds.holds(gold_seen) and preds.holds(pred_seen)):
+            return False  # there is more to choose than is chosen here
+        if not (golds.rare or preds.rare):
+            return True
+        # Of many results few are seen twice. Their sizes are fewer, and equal results agree in it.
+        return (
+            golds.sizes_known and preds.sizes_known and not golds.sizes.keys() & preds.sizes.keys()
+        )
+
+    def _arranged(self, rows: Rows, number: int) -> Rows:
+        """The same rows in another order: as they are, backwards, then at random."""
+        if number == 0:
+            return rows
+        if number == 1:
+            return {name: kept[::-1] for name, kept in rows.items()}
+        return {name: self._rng.sample(kept, len(kept)) for name, kept in rows.items()}
+
+
+class _Results:
+    """Different results of one query, and how often each was seen."""
+
+    def __init__(self, mode: Mode) -> None:
+        # Whether two gold results are one: "subset" and "bird" are rules for predictions.
+        self._mode = mode if mode.kind in ("list", "multiset") else Mode("set")
+        self.seen: list[list[tuple]] = []
+        self._times: list[int] = []
+        self.sizes: Counter[int] = Counter()
+
+    def add(self, result: list[tuple]) -> bool:
+        """Whether it is one that was not seen before."""
+        self.sizes[self._size(result)] += 1
+        for i, known in enumerate(self.seen):
+            if known == result or results_equal(known, result, self._mode):
+                self._times[i] += 1
+                return False
+        self.seen.append(result)
+        self._times.append(1)
+        return True
+
+    def meets(self, other: list[tuple], mode: Mode, *, other_is_gold: bool) -> bool:
+        """Whether a result of the other query equals one of these."""
+        pairs = [(other, one) if other_is_gold else (one, other) for one in self.seen]
+        return any(results_equal(gold, pred, mode) for gold, pred in pairs)
+
+    @property
+    def settled(self) -> bool:
+        """Whether there was one result throughout."""
+        return len(self.seen) == 1
+
+    @property
+    def rare(self) -> bool:
+        """Whether some result was seen once alone: then others may not have been seen at all."""
+        return len(self.seen) > 1 and min(self._times) == 1
+
+    @property
+    def sizes_known(self) -> bool:
+        """Whether every size was seen more than once."""
+        return min(self.sizes.values()) > 1
+
+    def _size(self, result: list[tuple]) -> int:
+        return distinct_rows(result) if self._mode.kind == "set" else len(result)
+
+    def holds(self, result: list[tuple]) -> bool:
+        """Whether a result is among those seen."""
+        return any(k == result or results_equal(k, result, self._mode) for k in self.seen)
