@@ -57,6 +57,7 @@ class Context:
       t: the graph.
       tables: rows of the stored tables, by folded name.
       rows_of: evaluates a subquery.
+      bound: rows that a stored table has at most; a LIMIT above it is not looked into.
       max_rows: more possible rows than this are refused.
       deadline: `time.process_time()` after which the evaluation gives up.
       exact_sums: whether the last bits of a sum of REALs count, which depend on their order.
@@ -69,6 +70,7 @@ class Context:
     t: Terms
     tables: dict[str, list[Row]]
     rows_of: "Callable[[Context, Query, Env], list[Row]]"
+    bound: int = 1_000
     max_rows: int = 1_000
     deadline: float = float("inf")
     exact_sums: bool = False

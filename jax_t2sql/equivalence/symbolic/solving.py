@@ -28,43 +28,41 @@ class Answer:
     truths: dict[str, bool] = None
 
 
-def ask(formula: list[Term], *, seconds: float, wishes: list[Term]) -> Answer:
-    """Whether all of the formulas can hold together.
+class Question:
+    """Whether this or that can hold together with what always does."""
 
-    If so, the answer fulfils the wishes too where that is quickly found: they make a database more
-    likely to show in SQLite what it shows here.
+    def __init__(self, always: list[Term], deadline: float) -> None:
+        """`deadline` is a time by `time.process_time()`."""
+        self._always, self._deadline = always, deadline
 
-    Texts are named by their place among the texts of the formula: z3 is spared the long fractions
-    that spell them. The answer's numbers are spelt again.
-    """
-    context = z3.Context()
-    translation = _Translation(context, _text_names(formula))
-    solver = z3.Solver(ctx=context)
-    solver.set("timeout", max(1, int(seconds * 1000)))
-    solver.set("max_memory", _MEGABYTES)
-    start = time.process_time()
-    for term in formula:
-        solver.add(translation.term(term))
-    seconds -= time.process_time() - start
-    if seconds <= 0:
-        return Answer("unknown", "translating the formula took too long")
-    solver.set("timeout", max(1, int(seconds * 1000)))
-    try:
-        result = solver.check()
-    except z3.Z3Exception as error:
-        return Answer("unknown", f"z3 stopped: {error}")
-    if result == z3.unsat:
-        return Answer("no")
-    if result != z3.sat:
-        return Answer("unknown", f"z3 gave up ({solver.reason_unknown()})")
-    answer = translation.answer(solver.model())
-    left = seconds - (time.process_time() - start)
-    if wishes and left > 0:
+    def ask(self, *terms: Term) -> Answer:
+        """Whether all of the terms can hold.
+
+        Texts are named by their place among the texts of the formula: z3 is spared the long
+        fractions that spell them. The answer's numbers are spelt again.
+        """
+        if any(term.is_const and not term.value for term in terms):
+            return Answer("no")
+        formula = [*terms, *self._always]
+        context = z3.Context()
+        translation = _Translation(context, _text_names(formula))
+        solver = z3.Solver(ctx=context)
+        solver.set("max_memory", _MEGABYTES)
+        for term in formula:
+            solver.add(translation.term(term))
+        left = self._deadline - time.process_time()
+        if left <= 0:
+            return Answer("unknown", "building the formula took too long")
         solver.set("timeout", max(1, int(left * 1000)))
-        solver.add(*(translation.term(wish) for wish in wishes))
-        if solver.check() == z3.sat:
-            answer = translation.answer(solver.model())
-    return answer
+        try:
+            result = solver.check()
+        except z3.Z3Exception as error:
+            return Answer("unknown", f"z3 stopped: {error}")
+        if result == z3.unsat:
+            return Answer("no")
+        if result != z3.sat:
+            return Answer("unknown", f"z3 gave up ({solver.reason_unknown()})")
+        return translation.answer(solver.model())
 
 
 def _text_names(formula: list[Term]) -> dict[Number, int]:
