@@ -8,6 +8,7 @@ the context asks for it.
 
 from fractions import Fraction
 
+from jax_t2sql.equivalence.symbolic.arithmetic import operate
 from jax_t2sql.equivalence.symbolic.context import Context
 from jax_t2sql.equivalence.symbolic.errors import Unsupported
 from jax_t2sql.equivalence.symbolic.opaque import FRACTIONAL, apply, collated
@@ -20,6 +21,9 @@ from jax_t2sql.equivalence.symbolic.values import (
     is_number,
     same,
 )
+
+# A thousand of these, which is more rows than are allowed, add up to less than 2^53.
+_SMALL = 2**42
 
 
 def aggregate(
@@ -81,23 +85,32 @@ def _total(ctx: Context, name: str, counted: list[Term], values: list[Val], numb
     if ctx.exact_sums:  # of two REALs it does not matter which comes first
         ctx.doubt(inexact, t.lt(t.number(2), number))
     arguments = [Val(t.false, exact, inexact), Val(t.false, number, t.false)]
-    if name == "avg":
-        # Of INTEGERs alone it is never NULL; infinities of both signs make it so.
-        result = apply(t, "CAST(? AS REAL)/?", arguments, bounds=NUMBERS)
-        if not number.is_const and number.bounds[1] is not None:
-            for n in range(1, int(number.bounds[1]) + 1):
-                mean = t.linear([(Fraction(1, n), exact)])
-                is_mean = t.and_(t.not_(result.null), t.eq(result.key, mean))
-                ctx.wishes.append(t.implies(t.eq(number, t.number(n)), is_mean))
-        return Val(t.or_(none, t.and_(inexact, result.null)), result.key, t.true)
     rounded = apply(t, "CAST(? AS REAL)+0*?", arguments, bounds=NUMBERS)
     ctx.wishes.append(t.and_(t.not_(rounded.null), t.eq(rounded.key, exact)))
+    lost = t.and_(inexact, rounded.null)  # infinities of both signs
+    if name == "sum":
+        return Val(t.or_(none, lost), t.ite(inexact, rounded.key, exact), inexact)
+    # The sum in floating point is exact as long as it is of few small INTEGERs.
+    large = t.or_(*(t.and_(c, _is_large(t, v)) for c, v in zip(counted, numbers, strict=True)))
+    total = Val(lost, t.ite(t.or_(inexact, large), rounded.key, exact), t.true)
     if name == "total":
-        return Val(t.and_(inexact, rounded.null), rounded.key, t.true)
-    if name != "sum":
+        return total
+    if name != "avg":
         raise Unsupported(f"the aggregate {name}()")
-    key = t.ite(inexact, rounded.key, exact)
-    return Val(t.or_(none, t.and_(inexact, rounded.null)), key, inexact)
+    mean = operate(t, "/", total, Val(t.false, number, t.false))
+    _wish_mean(ctx, mean, exact, number)
+    return Val(t.or_(none, mean.null), mean.key, t.true)
+
+
+def _is_large(t: Terms, v: Val) -> Term:
+    return t.or_(t.lt(v.key, t.number(-_SMALL)), t.lt(t.number(_SMALL), v.key))
+
+
+def _wish_mean(ctx: Context, mean: Val, exact: Term, number: Term) -> None:
+    t = ctx.t
+    for n in range(1, int(number.bounds[1]) + 1):
+        is_mean = t.and_(t.not_(mean.null), t.eq(mean.key, t.linear([(Fraction(1, n), exact)])))
+        ctx.wishes.append(t.implies(t.eq(number, t.number(n)), is_mean))
 
 
 def _summand(t: Terms, v: Val) -> Val:
