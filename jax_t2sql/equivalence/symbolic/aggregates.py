@@ -11,7 +11,7 @@ from fractions import Fraction
 from jax_t2sql.equivalence.symbolic.arithmetic import operate
 from jax_t2sql.equivalence.symbolic.context import Context
 from jax_t2sql.equivalence.symbolic.errors import Unsupported
-from jax_t2sql.equivalence.symbolic.opaque import FRACTIONAL, apply, collated
+from jax_t2sql.equivalence.symbolic.opaque import FRACTIONAL, SUMMAND, apply, collated
 from jax_t2sql.equivalence.symbolic.terms import Term, Terms
 from jax_t2sql.equivalence.symbolic.values import (
     NUMBERS,
@@ -19,11 +19,10 @@ from jax_t2sql.equivalence.symbolic.values import (
     choose,
     identical,
     is_number,
+    is_small,
+    is_text,
     same,
 )
-
-# A thousand of these, which is more rows than are allowed, add up to less than 2^53.
-_SMALL = 2**42
 
 
 def aggregate(
@@ -77,7 +76,7 @@ def _first_of_each(
 
 def _total(ctx: Context, name: str, counted: list[Term], values: list[Val], number: Term) -> Val:
     t = ctx.t
-    numbers = [_summand(t, v) for v in values]
+    numbers = [_summand(ctx, v) for v in values]
     parts = [t.ite(c, v.key, t.zero) for c, v in zip(counted, numbers, strict=True)]
     exact = t.add(*parts)
     inexact = t.or_(*(t.and_(c, v.real) for c, v in zip(counted, numbers, strict=True)))
@@ -89,10 +88,15 @@ def _total(ctx: Context, name: str, counted: list[Term], values: list[Val], numb
     ctx.wishes.append(t.and_(t.not_(rounded.null), t.eq(rounded.key, exact)))
     lost = t.and_(inexact, rounded.null)  # infinities of both signs
     if name == "sum":
-        return Val(t.or_(none, lost), t.ite(inexact, rounded.key, exact), inexact)
+        # A sum of INTEGERs that is none makes the query fail.
+        key = t.narrowed(t.ite(inexact, rounded.key, exact), NUMBERS)
+        return Val(t.or_(none, lost), key, inexact)
     # The sum in floating point is exact as long as it is of few small INTEGERs.
-    large = t.or_(*(t.and_(c, _is_large(t, v)) for c, v in zip(counted, numbers, strict=True)))
-    total = Val(lost, t.ite(t.or_(inexact, large), rounded.key, exact), t.true)
+    large = t.or_(
+        *(t.and_(c, t.not_(is_small(t, v.key))) for c, v in zip(counted, numbers, strict=True))
+    )
+    key = t.narrowed(t.ite(t.or_(inexact, large), rounded.key, exact), NUMBERS)
+    total = Val(lost, key, t.true)
     if name == "total":
         return total
     if name != "avg":
@@ -102,10 +106,6 @@ def _total(ctx: Context, name: str, counted: list[Term], values: list[Val], numb
     return Val(t.or_(none, mean.null), mean.key, t.true)
 
 
-def _is_large(t: Terms, v: Val) -> Term:
-    return t.or_(t.lt(v.key, t.number(-_SMALL)), t.lt(t.number(_SMALL), v.key))
-
-
 def _wish_mean(ctx: Context, mean: Val, exact: Term, number: Term) -> None:
     t = ctx.t
     for n in range(1, int(number.bounds[1]) + 1):
@@ -113,13 +113,17 @@ def _wish_mean(ctx: Context, mean: Val, exact: Term, number: Term) -> None:
         ctx.wishes.append(t.implies(t.eq(number, t.number(n)), is_mean))
 
 
-def _summand(t: Terms, v: Val) -> Val:
+def _summand(ctx: Context, v: Val) -> Val:
     """What sum() adds for a value: a text counts as the number that it spells or begins with."""
+    t = ctx.t
     number = is_number(t, v)
     if number is t.true or v.null is t.true:
         return v
-    spelt = apply(t, "sum(?)", [v], bounds=NUMBERS, null=v.null)
-    return choose(t, number, v, Val(v.null, spelt.key, spelt.real))
+    spelt = apply(t, SUMMAND, [v], bounds=NUMBERS, null=v.null)
+    ctx.smallness.append(t.or_(v.null, is_small(t, spelt.key)))
+    real = t.or_(t.not_(is_text(t, v)), spelt.real)  # a blob counts as REAL
+    result = choose(t, number, v, Val(v.null, spelt.key, real))
+    return Val(result.null, t.narrowed(result.key, NUMBERS), result.real)
 
 
 def _extreme(

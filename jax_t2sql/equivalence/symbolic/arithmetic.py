@@ -45,22 +45,34 @@ def operate(t: Terms, op: str, a: Val, b: Val) -> Val:
         return Val(some_null, *_real_parts(t, a))
     if op == "*" and _is_real_one(a):
         return Val(some_null, *_real_parts(t, b))
-    if op in ("+", "*") and a.key.id > b.key.id:  # both commute, in floating point too
-        a, b = b, a
+    if op in ("+", "*"):  # both commute, in floating point too
+        a, b = _in_order(t, a, b)
+    given = apply(t, f"?{op}?", [a, b], bounds=NUMBERS)
+    if op in ("%", "&", "|", "<<", ">>"):  # % is NULL for a divisor of 0, too
+        null = t.or_(some_null, given.null) if op == "%" else some_null
+        return Val(null, given.key, given.real)
     both_integer = t.and_(_is_integer(t, a), _is_integer(t, b))
-    null = t.or_(some_null, t.and_(t.not_(both_integer), _opaque(t, op, a, b).null))
-    opaque = Val(null, *_number_parts(t, op, a, b))
-    exact = _exact(t, op, a.key, b.key)
+    some_real = t.or_(*(t.and_(is_number(t, v), v.real) for v in (a, b)))
+    null = t.or_(some_null, t.and_(t.not_(both_integer), given.null))
     if op == "/":
-        zero = t.and_(both_integer, t.eq(b.key, t.zero))
         # The one quotient of INTEGERs that does not fit is that of the least one by -1.
         whole = t.and_(both_integer, t.not_(t.eq(b.key, t.number(-1))))
-        real = t.and_(t.not_(whole), opaque.real)
-        return Val(t.or_(null, zero), opaque.key, real)
+        real = t.or_(some_real, t.and_(t.not_(whole), given.real))
+        return Val(t.or_(null, t.eq(b.key, t.zero)), given.key, real)
+    opaque = Val(null, given.key, t.or_(some_real, given.real))
+    exact = _exact(t, op, a.key, b.key)
     if exact is None:
-        return opaque if op == "*" else _opaque_with_null(t, op, a, b, some_null)
+        return opaque
     fits = t.and_(both_integer, _fits(t, exact))
     return choose(t, fits, Val(some_null, exact, t.false), opaque)
+
+
+def _in_order(t: Terms, a: Val, b: Val) -> tuple[Val, Val]:
+    """The lesser of two operands first, so that the order in which they are written is lost."""
+    if a.key.is_const or b.key.is_const:
+        return (a, b) if a.key.is_const else (b, a)
+    swapped = t.lt(b.key, a.key)
+    return choose(t, swapped, b, a), choose(t, swapped, a, b)
 
 
 def _aligned(t: Terms, a: Val, b: Val) -> tuple[Val, Val]:
@@ -88,22 +100,6 @@ def _real_parts(t: Terms, v: Val) -> tuple[Term, Term]:
     """Key and kind of a value taken times 1.0; a text counts as the number that it begins with."""
     spelt = apply(t, "1.0*?", [v], bounds=NUMBERS, null=v.null)
     return t.ite(is_number(t, v), to_real(t, v).key, spelt.key), t.true
-
-
-def _opaque(t: Terms, op: str, a: Val, b: Val) -> Val:
-    return apply(t, f"?{op}?", [a, b], bounds=NUMBERS)
-
-
-def _opaque_with_null(t: Terms, op: str, a: Val, b: Val, some_null: Term) -> Val:
-    """% (NULL also for a divisor of 0) and the operators on bits."""
-    value = _opaque(t, op, a, b)
-    null = t.or_(some_null, value.null) if op == "%" else some_null
-    return Val(null, value.key, value.real)
-
-
-def _number_parts(t: Terms, op: str, a: Val, b: Val) -> tuple[Term, Term]:
-    value = _opaque(t, op, a, b)
-    return value.key, value.real
 
 
 def _exact(t: Terms, op: str, a: Term, b: Term) -> Term | None:

@@ -63,6 +63,7 @@ class Context:
       exact_sums: whether the last bits of a sum of REALs count, which depend on their order.
       doubts: conditions under which SQLite is free to answer in several ways.
       wishes: what a model had better fulfil: that functions left open give what they mostly give.
+      smallness: that numbers which texts spell are small, as `small_numbers` asks of the others.
       memo: rows and doubts of subqueries, by the query's id and the outer rows that they read.
       reads: the sources that a query reads.
     """
@@ -76,6 +77,7 @@ class Context:
     exact_sums: bool = False
     doubts: list[Term] = field(default_factory=list)
     wishes: list[Term] = field(default_factory=list)
+    smallness: list[Term] = field(default_factory=list)
     memo: dict[tuple, tuple[list[Row], Term]] = field(default_factory=dict)
     reads: dict[int, frozenset[int]] = field(default_factory=dict)
 

@@ -11,9 +11,15 @@ from jax_t2sql.equivalence.symbolic.difference import difference
 from jax_t2sql.equivalence.symbolic.errors import Unsupported
 from jax_t2sql.equivalence.symbolic.reading import read
 from jax_t2sql.equivalence.symbolic.relations import rows_of
-from jax_t2sql.equivalence.symbolic.solving import Question
-from jax_t2sql.equivalence.symbolic.tables import constraints, ordinary, unknown_tables
+from jax_t2sql.equivalence.symbolic.solving import Answer, Question
+from jax_t2sql.equivalence.symbolic.tables import (
+    constraints,
+    ordinary,
+    small_numbers,
+    unknown_tables,
+)
 from jax_t2sql.equivalence.symbolic.terms import Terms, TooLarge
+from jax_t2sql.equivalence.symbolic.values import LARGE
 from jax_t2sql.equivalence.symbolic.walking import tables_of
 from jax_t2sql.errors import UserError
 from jax_t2sql.sql.modes import Mode, parse_mode
@@ -27,10 +33,13 @@ class Proved:
     Attributes:
       bound: rows a table, at most.
       empty: whether neither query gives a row on any of these databases, so that little is proved.
+      largest: where it is not None, databases with numbers of more than this size are left aside:
+        on them REALs do not hold INTEGERs exactly.
     """
 
     bound: int
     empty: bool = False
+    largest: int | None = None
 
 
 @dataclass(frozen=True)
@@ -111,9 +120,14 @@ def _prove(
     chance = t.or_(*ctx.doubts)
     question = Question(constraints(t, catalog, tables), deadline)
     answer = question.ask(t.or_(apart, chance))
+    largest = None
+    if answer.kind == "yes":
+        small = [*ctx.smallness, *small_numbers(t, tables)]
+        if question.ask(t.or_(apart, chance), *small).kind == "no":
+            answer, largest = Answer("no"), LARGE
     if answer.kind == "no":
         shown = t.or_(*(row.present for row in results[0][1]))
-        return Proved(bound, empty=question.ask(shown).kind == "no")
+        return Proved(bound, question.ask(shown).kind == "no", largest)
     if answer.kind == "yes" and chance is not t.false:
         answer = question.ask(apart)
         if answer.kind == "no":
