@@ -11,6 +11,7 @@ import random
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
 
 from jax_t2sql.equivalence.arena import Arena, loose_ddl
 from jax_t2sql.equivalence.catalog import Catalog, Rows, Table
@@ -20,7 +21,31 @@ from jax_t2sql.sql.modes import Mode
 from jax_t2sql.sql.schema import fold
 from jax_t2sql.sql.tokens import significant
 
-_FEW, _MANY = 6, 48
+
+@dataclass(frozen=True)
+class _Effort:
+    """How long to look for other results.
+
+    Attributes:
+      settled: runs after which one result throughout is taken for the only one.
+      runs: runs where there were several; times: how often each must then have been seen.
+    """
+
+    settled: int
+    runs: int
+    times: int
+
+
+# A search meets thousands of differences by chance: what passes the first look is looked at again,
+# when few rows are left, with odds that no number of tries makes likely.
+_FIRST_LOOK = _Effort(settled=6, runs=48, times=2)
+_SECOND_LOOK = _Effort(settled=60, runs=400, times=6)
+
+# Without any of these words a query has one result, as a set and as a bag.
+_CHANCY = frozenset({"LIMIT", "OVER", "GROUP", "COUNT", "SUM", "AVG", "TOTAL", "MIN", "MAX",
+    "GROUP_CONCAT", "STRING_AGG", "JSON_GROUP_ARRAY", "JSON_GROUP_OBJECT", "RANDOM", "RANDOMBLOB",
+    "CHANGES", "LAST_INSERT_ROWID"})  # fmt: skip
+
 _INSTANTS = ("2026-11-30 12:00:00", "2019-02-28 23:59:59", "2033-07-01 00:00:00")
 _ROW_IDS = ("rowid", "_rowid_", "oid")
 
@@ -38,20 +63,26 @@ class Choices:
         self._stack = ExitStack()
         self._arena: Arena | None = None
         self._queries: list[tuple[str, str]] = []
+        words = {t.text.upper() for sql in (gold, pred) for t in significant(sql)}
+        self._chancy = mode.kind == "list" or not words.isdisjoint(_CHANCY)
 
     def close(self) -> None:
         """Frees the database."""
         self._stack.close()
 
-    def real(self, rows: Rows, gold: list[tuple], pred: list[tuple]) -> bool:
+    def real(
+        self, rows: Rows, gold: list[tuple], pred: list[tuple], *, thorough: bool = False
+    ) -> bool:
         """Whether a difference on these rows is the queries' own.
 
         Args:
           rows: the database; gold, pred: what the queries gave on it.
+          thorough: look long enough to be sure; for the one that is to be reported.
         """
         if self._arena is None:
             self._open()
-        return all(self._differ(rows, *queries, gold, pred) for queries in self._queries)
+        effort = _SECOND_LOOK if thorough and self._chancy else _FIRST_LOOK
+        return all(self._differ(rows, *pair, gold, pred, effort) for pair in self._queries)
 
     def _open(self) -> None:
         by_row_id = any(
@@ -73,11 +104,16 @@ class Choices:
         return loose if self._arena.reads(loose) is not None else sql
 
     def _differ(
-        self, rows: Rows, gold: str, pred: str, gold_seen: list[tuple], pred_seen: list[tuple]
+        self,
+        rows: Rows,
+        gold: str,
+        pred: str,
+        gold_seen: list[tuple],
+        pred_seen: list[tuple],
+        effort: _Effort,
     ) -> bool:
         golds, preds = _Results(self._mode), _Results(self._mode)
-        clocked = len(self._queries) > 1
-        for number in range(_MANY):
+        for number in range(effort.runs):
             self._arena.reverse_scans(number % 2 == 1)
             if not self._arena.load(self._arranged(rows, number)):
                 return False
@@ -89,16 +125,15 @@ class Choices:
                 others = preds if results is golds else golds
                 if fresh and others.meets(found, self._mode, other_is_gold=results is golds):
                     return False
-            if number + 1 == _FEW and golds.settled and preds.settled:
-                break
+            if golds.settled and preds.settled:
+                if number + 1 >= effort.settled:
+                    break
+            elif number + 1 == _FIRST_LOOK.runs and not _known(golds, preds, _FIRST_LOOK.times):
+                return False
+        clocked = len(self._queries) > 1
         if not clocked and not (golds.holds(gold_seen) and preds.holds(pred_seen)):
             return False  # there is more to choose than is chosen here
-        if not (golds.rare or preds.rare):
-            return True
-        # Of many results few are seen twice. Their sizes are fewer, and equal results agree in it.
-        return (
-            golds.sizes_known and preds.sizes_known and not golds.sizes.keys() & preds.sizes.keys()
-        )
+        return _known(golds, preds, effort.times)
 
     def _arranged(self, rows: Rows, number: int) -> Rows:
         """The same rows in another order: as they are, backwards, then at random."""
@@ -140,15 +175,13 @@ class _Results:
         """Whether there was one result throughout."""
         return len(self.seen) == 1
 
-    @property
-    def rare(self) -> bool:
-        """Whether some result was seen once alone: then others may not have been seen at all."""
-        return len(self.seen) > 1 and min(self._times) == 1
+    def known(self, times: int) -> bool:
+        """Whether all results were seen so often that others are unlikely."""
+        return self.settled or min(self._times) >= times
 
-    @property
-    def sizes_known(self) -> bool:
-        """Whether every size was seen more than once."""
-        return min(self.sizes.values()) > 1
+    def sizes_known(self, times: int) -> bool:
+        """The same of the numbers of rows."""
+        return len(self.sizes) == 1 or min(self.sizes.values()) >= times
 
     def _size(self, result: list[tuple]) -> int:
         return distinct_rows(result) if self._mode.kind == "set" else len(result)
@@ -156,3 +189,12 @@ class _Results:
     def holds(self, result: list[tuple]) -> bool:
         """Whether a result is among those seen."""
         return any(k == result or results_equal(k, result, self._mode) for k in self.seen)
+
+
+def _known(golds: _Results, preds: _Results, times: int) -> bool:
+    """Whether results that did not meet so far never will."""
+    if golds.known(times) and preds.known(times):
+        return True
+    # Of many results few are seen often. Their sizes are fewer, and equal results agree in it.
+    known = golds.sizes_known(times) and preds.sizes_known(times)
+    return known and golds.sizes.keys().isdisjoint(preds.sizes)

@@ -6,7 +6,8 @@ CHECKs, and what only SQLite can judge, are left to SQLite: rows that it refuses
 import random
 
 from jax_t2sql.equivalence.catalog import Rows
-from jax_t2sql.equivalence.plan import Cell, Link, Plan, Sheet, numbered
+from jax_t2sql.equivalence.plan import Cell, Link, Plan, Sheet
+from jax_t2sql.equivalence.pools import numbered
 from jax_t2sql.equivalence.storing import convert
 
 _ROUNDS = 4  # foreign keys in a circle settle in a few
@@ -95,7 +96,7 @@ def _anything(cell: Cell) -> object:
     for values in (cell.base, cell.hits, cell.near):
         if values:
             return values[0]
-    return numbered(cell, 1)
+    return numbered(cell.column, 1)
 
 
 def _key_of(row: tuple, places: tuple[int, ...], sheet: Sheet) -> tuple | None:
@@ -132,7 +133,7 @@ def _with_other_key(
     if not cell.read:
         values = values[:2]
     if not cell.limited:
-        values += [numbered(cell, n) for n in range(1, len(taken) + 3)]
+        values += [numbered(cell.column, n) for n in range(1, len(taken) + 3)]
     for value in values:
         changed = row[: cell.place] + (value,) + row[cell.place + 1 :]
         if _key_of(changed, places, sheet) not in taken:

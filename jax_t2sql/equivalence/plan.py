@@ -8,17 +8,12 @@ import functools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from jax_t2sql.equivalence.atoms import Outline, Ref
 from jax_t2sql.equivalence.catalog import Catalog, Column, Table
-from jax_t2sql.equivalence.literals import as_dates, values_for
-from jax_t2sql.equivalence.outline import Outline, Ref, outline_of_check
-from jax_t2sql.equivalence.storing import convert, storable
+from jax_t2sql.equivalence.literals import values_for
+from jax_t2sql.equivalence.outline import outline_of_check
+from jax_t2sql.equivalence.pools import fitting, usual_values
 from jax_t2sql.sql.schema import fold
-
-_WHOLE = (1, 2, 0, 3, -1, 10, 4, 5)
-_REAL = (1.0, 0.5, 2.0, 0.0, -1.5, 2.5, 10.0, 100.0)
-_TEXT = ("a", "b", "A", "", "ab", "10", "9", "a b")
-_DATES = ("2001-02-03", "2001-02-04", "2012-10-01", "1999-12-31", "2001-02-03 04:05:06", "2012")
-_MOST = 40  # values of one kind for one column
 
 
 @dataclass(frozen=True)
@@ -216,7 +211,6 @@ class _Values:
         self.hits: dict[tuple[str, str], list[object]] = {}
         self.near: dict[tuple[str, str], list[object]] = {}
         self.leader: dict[tuple[str, str], tuple[str, str]] = {}
-        self.other: list[object] = []
         for found in outlines:
             for atom in found.atoms:
                 values = values_for(atom)
@@ -226,7 +220,6 @@ class _Values:
                     self.near.setdefault(key, []).extend(values.near)
             for a, b in found.equal + found.unequal:
                 self._join(_key(found, a), _key(found, b))
-            self.other += found.literals
         for table in catalog.tables:
             for key in table.foreign_keys:
                 for mine, theirs in zip(key.columns, key.other_columns, strict=True):
@@ -281,40 +274,8 @@ def _cell(
         hits = [value for value in hits if value in base]
         near = [value for value in near if value in base]
     else:
-        base = _base(table, column, [*hits, *near], values.other)
-    fits = [_fitting(kind, column, table) for kind in (hits, near, base)]
+        base = usual_values(column, [*hits, *near])
+    fits = [fitting(kind, column, table) for kind in (hits, near, base)]
     nullable = not column.not_null and (pool is None or pool.has_null)
     limited = pool is not None
     return Cell(column, place, *fits, read, values.group(key), limited, nullable)
-
-
-def _fitting(kind: Iterable[object], column: Column, table: Table) -> tuple[object, ...]:
-    """Values as the column would store them, without those that it would refuse."""
-    stored = dict.fromkeys((type(v), v) for v in (convert(v, column.affinity) for v in kind))
-    return tuple(v for _, v in stored if v is not None and storable(v, column, table))[:_MOST]
-
-
-def numbered(cell: Cell, number: int) -> object:
-    """A value for a column, another one for each number."""
-    text = cell.column.affinity in ("TEXT", "BLOB")
-    return convert(f"k{number}" if text else number, cell.column.affinity)
-
-
-def _base(
-    table: Table, column: Column, compared: Sequence[object], other: Sequence[object]
-) -> Sequence[object]:
-    """Values of the kinds that a column of this type and name usually holds."""
-    name = column.name.lower()
-    if column.affinity == "INTEGER":
-        return _WHOLE if "year" not in name else (2001, 2002, *_WHOLE)
-    if column.affinity == "REAL":
-        return _REAL
-    dated = as_dates(compared) or any(word in name for word in ("date", "time", "birth", "day"))
-    dated = dated or "DATE" in column.type.upper() or "TIME" in column.type.upper()
-    texts = (*_DATES, "a") if dated else _TEXT
-    if column.affinity == "TEXT":
-        numbers = any(isinstance(value, (int, float)) for value in compared)
-        return ("1", "2", "2.5", "10", *texts) if numbers else texts
-    if column.affinity == "NUMERIC" and not dated:
-        return (*_WHOLE, 0.5, 2.5)
-    return (*texts, 1, 2)

@@ -129,6 +129,9 @@ class Search:
             self._corpus.promise(rows)
             return None
         rows = minimise(self._seen[0], self._tells_apart)
+        if not (self._differs(rows) and self._choices.real(*self._seen, thorough=True)):
+            self.free += 1
+            return None
         result = confirm(self._catalog, rows, *self._texts, self._mode)
         if isinstance(result, Refutation):
             return Found(result, rows, source)
