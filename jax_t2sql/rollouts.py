@@ -8,8 +8,8 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from jax_t2sql.equivalence import Verdict as EquivalenceVerdict
 from jax_t2sql.errors import UserError
 from jax_t2sql.grading import (
     EquivalenceRule,
@@ -35,6 +35,9 @@ from jax_t2sql.text2sql import (
     start,
 )
 from jax_t2sql.text2sql.prompts import prompt_schema
+
+if TYPE_CHECKING:
+    from jax_t2sql.equivalence import Verdict as EquivalenceVerdict
 
 
 class PromptBuilder:
@@ -104,7 +107,7 @@ class Rollout:
     state: EpisodeState
     verdict: Verdict | None
     reward: Reward
-    equivalence: EquivalenceVerdict | None = None
+    equivalence: "EquivalenceVerdict | None" = None
 
 
 def rollout_seed(*parts: int | str) -> int:
