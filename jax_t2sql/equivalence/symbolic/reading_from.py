@@ -120,7 +120,7 @@ def _join_kind(join: exp.Join) -> str:
         raise Unsupported(f"{side or kind} join".upper())
     if method not in ("", "natural"):
         raise Unsupported(f"{method} join".upper())
-    return "LEFT" if side else "INNER"
+    return "LEFT" if side else "CROSS" if kind == "cross" else "INNER"
 
 
 def _find(seen: Visible, name: str) -> int | None:

@@ -1,6 +1,7 @@
 """Walks over resolved queries: what they hold and what they read."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import fields, is_dataclass
 
 from jax_t2sql.equivalence.symbolic.ir import (
     Aggregate,
@@ -121,3 +122,13 @@ def tables_of(query: Query) -> set[str]:
             found |= tables_of(inner)
         stack += parts(expr)
     return found
+
+
+def rebuilt(node, change: Callable):
+    """A tree with each of its nodes changed, from the leaves up."""
+    if isinstance(node, tuple):
+        return tuple(rebuilt(part, change) for part in node)
+    if not is_dataclass(node):
+        return node
+    new = {field.name: rebuilt(getattr(node, field.name), change) for field in fields(node)}
+    return change(type(node)(**new))
