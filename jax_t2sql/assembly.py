@@ -12,9 +12,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from jax_t2sql.config import DataConfig, PromptConfig, TrainConfig
+from jax_t2sql.config import DataConfig, PromptConfig, RewardConfig, TrainConfig
 from jax_t2sql.errors import UserError
-from jax_t2sql.grading import GradingPool, check_golds
+from jax_t2sql.grading import EquivalenceRule, GradingPool, RewardRule, check_golds
 from jax_t2sql.models import LoadedModel, ModelConfig, init_params, load_model, save_hf
 from jax_t2sql.models.tiny import tiny_config, train_tokenizer
 from jax_t2sql.rollouts import PromptBuilder, check_prompts
@@ -162,6 +162,24 @@ def make_pool(config: TrainConfig) -> GradingPool:
     )
     return GradingPool(
         workers=config.grading.workers, limits=limits, gold_folder=config.grading.gold_folder
+    )
+
+
+def reward_rule(reward: RewardConfig) -> RewardRule:
+    """What earns how much."""
+    return RewardRule(refuted=-reward.equivalence_penalty, floor=reward.floor)
+
+
+def equivalence_rule(reward: RewardConfig) -> EquivalenceRule | None:
+    """How right answers are checked; None where they are not."""
+    if reward.equivalence == "off":
+        return None
+    return EquivalenceRule(
+        method=reward.equivalence,
+        seconds=reward.equivalence_seconds,
+        bound=reward.equivalence_bound,
+        strictness=reward.strictness,
+        copies=reward.equivalence_copies,
     )
 
 

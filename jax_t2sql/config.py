@@ -160,6 +160,29 @@ class GradingConfig:
 
 
 @dataclass(frozen=True, kw_only=True)
+class RewardConfig:
+    """What a rollout earns beside 1 for a right result, 0 for a wrong one, -1 without an answer."""
+
+    equivalence: Literal["off", "check", "perturbation"] = "off"
+    """Whether a query whose result is right is also compared with the gold query elsewhere.
+    check: small databases made for the pair, rows of the real one, then a proof. perturbation:
+    perturbed copies of the real database (cheap). See docs/equivalence.md."""
+    equivalence_penalty: float = 0.2
+    """Taken from the reward of a right result whose query is refuted; 0 only measures."""
+    equivalence_seconds: float = 1.5
+    """Processor time of a check."""
+    equivalence_bound: int = 2
+    """Rows a table up to which equivalence is to be proved (check)."""
+    equivalence_copies: int = 10
+    """Perturbed copies of the database (perturbation)."""
+    strictness: Literal["any", "realistic"] = "any"
+    """Which databases refute (check). any: all that the schema allows. realistic: only those whose
+    values look like the real ones."""
+    floor: float | None = -1.0
+    """No reward is below it; None lifts it."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class LearnerConfig:
     """Shapes of an update."""
 
@@ -209,6 +232,7 @@ class TrainConfig:
     warmup: WarmupConfig = field(default_factory=WarmupConfig)
     eval: EvalConfig = field(default_factory=EvalConfig)
     grading: GradingConfig = field(default_factory=GradingConfig)
+    reward: RewardConfig = field(default_factory=RewardConfig)
     learner: LearnerConfig = field(default_factory=LearnerConfig)
     sampler: SamplerConfig = field(default_factory=SamplerConfig)
     checkpoint: CheckpointConfig = field(default_factory=CheckpointConfig)
@@ -342,6 +366,11 @@ def _check(config: TrainConfig) -> None:
         ("grading.seconds", config.grading.seconds, 0.05, 86_400),
         ("grading.max_rows", config.grading.max_rows, 1, None),
         ("grading.max_bytes", config.grading.max_bytes, 1, None),
+        ("reward.equivalence_penalty", config.reward.equivalence_penalty, 0, 1),
+        ("reward.equivalence_seconds", config.reward.equivalence_seconds, 0.05, 3_600),
+        ("reward.equivalence_bound", config.reward.equivalence_bound, 1, 10),
+        ("reward.equivalence_copies", config.reward.equivalence_copies, 1, 1_000),
+        ("reward.floor", config.reward.floor, -100, 0),
         ("prompt.max_context", config.prompt.max_context, 2, None),
         ("learner.row_length", config.learner.row_length, 2, None),
         ("learner.rows", config.learner.rows, 1, None),

@@ -68,6 +68,17 @@ PANELS = (
         ),
         axis="share",
     ),
+    Panel(
+        "Equivalence",
+        "Of the right answers that were checked. Refuted: a database shows that the query is not "
+        "equivalent to the gold query.",
+        (
+            Line("refuted_share", "refuted"),
+            Line("equivalent_share", "equivalent up to the bound"),
+            Line("unknown_share", "unknown"),
+        ),
+        axis="share",
+    ),
     Panel("Loss", "Of the policy update.", (Line("loss", "loss", smooth=True),)),
     Panel(
         "Importance ratio",

@@ -3,12 +3,16 @@
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from jax_t2sql.grading import GradingPool
 from jax_t2sql.rollouts import PromptBuilder, Rollout, grade_episodes, run_episodes
 from jax_t2sql.sampling.policy import Policy
 from jax_t2sql.stats import wilson
 from jax_t2sql.text2sql import Problem
+
+if TYPE_CHECKING:
+    from jax_t2sql.equivalence import Verdict as EquivalenceVerdict
 
 
 @dataclass(frozen=True)
@@ -127,6 +131,22 @@ def score_by(answers: Sequence[Answer], key: Callable[[Problem], str | None]) ->
     return {name: score(groups[name]) for name in sorted(groups)}
 
 
+def equivalence_record(verdict: "EquivalenceVerdict") -> dict:
+    """A verdict on a pair of queries as people and metrics read it."""
+    from jax_t2sql.equivalence import unknown_cause  # loads a solver, for runs that check alone
+
+    cause = {"cause": unknown_cause(verdict.reason)} if verdict.kind == "unknown" else {}
+    return {
+        "verdict": verdict.kind,
+        **cause,
+        "reason": verdict.reason,
+        "source": verdict.source,
+        "bound": verdict.bound,
+        "database": verdict.database,
+        "cpu_seconds": round(verdict.cpu_seconds, 6),
+    }
+
+
 def sample_record(rollout: Rollout) -> dict:
     """One episode as people read it, for `Tracker.log_samples` and verdict files."""
     state, verdict = rollout.state, rollout.verdict
@@ -150,6 +170,7 @@ def sample_record(rollout: Rollout) -> dict:
         "terms": dict(rollout.reward.terms),
         "verdict": verdict.status if verdict else "no_answer",
         "detail": verdict.detail if verdict else state.ending.reason,
+        **({"equivalence": equivalence_record(rollout.equivalence)} if rollout.equivalence else {}),
         "ending": state.ending.kind,
         "version": min(sampled),
         "prompt_tokens": state.prompt_length,

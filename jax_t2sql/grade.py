@@ -22,15 +22,11 @@ import contextlib
 import functools
 import hashlib
 import json
-import os
 import sqlite3
 import sys
-import time
 from collections import Counter
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TextIO
 
 import tyro
 
@@ -39,14 +35,12 @@ from jax_t2sql.errors import UserError
 from jax_t2sql.grading import GradingPool
 from jax_t2sql.pairs import open_pairs, read_pairs
 from jax_t2sql.programs import raise_disk_fault, run_program
-from jax_t2sql.progress import Progress
 from jax_t2sql.sql import Limits, Mode, parse_mode, resolve_database
+from jax_t2sql.streams import check_output, is_terminal, live_progress, note, open_output
 from jax_t2sql.tally import Tally, print_tally
 from jax_t2sql.verdicts import grade_pairs
 
 EXIT_INFRASTRUCTURE = 3
-# Between two lines of progress: a terminal draws over the last one, a log file keeps them all.
-_TERMINAL_SECONDS, _LOG_SECONDS = 0.25, 10.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,21 +96,21 @@ def grade_file(args: GradeArgs) -> Tally:
         find = functools.cache(lambda db_id: _resolve(args.databases, db_id))
         faults = [fault for fault in map(find, ids) if isinstance(fault, UserError)]
         if faults:
-            _note(f"{len(faults)} of {len(ids)} databases cannot be used, the first: {faults[0]}")
+            note(f"{len(faults)} of {len(ids)} databases cannot be used, the first: {faults[0]}")
         tally = Tally()
         limits = Limits(seconds=args.timeout)
         grading = GradingPool(args.workers, limits=limits, gold_folder=args.gold_folder)
-        with grading as pool, _output(args.out) as out:
+        with grading as pool, open_output(args.out) as out:
             pairs = read_pairs(file, args.pairs, mode)
             bursts = grade_pairs(pairs, find=find, pool=pool, workers=args.workers)
             # On a terminal the verdicts themselves show how far it is.
-            with _progress(ids.total(), shown=not _is_terminal(out)) as show:
+            with live_progress("grade", ids.total(), shown=not is_terminal(out)) as show:
                 for burst in bursts:
                     out.writelines(json.dumps(graded.record()) + "\n" for graded in burst)
                     out.flush()
                     for graded in burst:
                         tally.add(graded)
-                    show(tally)
+                    show(tally.total, {"accuracy_train": tally.match_rate})
     title = (
         f"jax_t2sql {__version__} with SQLite {sqlite3.sqlite_version}, mode {mode or 'row'},"
         f" {args.timeout:g} s a query\n{args.pairs}, sha256 {sha256[:16]}"
@@ -145,10 +139,7 @@ def _check(args: GradeArgs) -> None:
             )
     if not args.databases.is_dir():
         resolve_database(args.databases, "any")  # one file serves every id
-    if args.out and args.out.exists() and args.pairs.exists() and args.out.samefile(args.pairs):
-        raise UserError(f"--out {args.out} is the file of the pairs; name another")
-    if args.out and args.out.resolve().is_relative_to(args.databases.resolve()):
-        raise UserError(f"--out {args.out} lies among the databases; name another place")
+    check_output(args.out, args.pairs, args.databases)
 
 
 def _resolve(databases: Path, db_id: str) -> Path | UserError:
@@ -156,74 +147,6 @@ def _resolve(databases: Path, db_id: str) -> Path | UserError:
         return resolve_database(databases, db_id)
     except UserError as error:
         return error
-
-
-@contextlib.contextmanager
-def _output(out: Path | None) -> Iterator[TextIO]:
-    """The stream for the verdicts; a regular file gets its name only at the end."""
-    if out is None:
-        yield sys.stdout
-        return
-    out = Path(os.path.realpath(out))  # a link stays one
-    if out.exists() and not out.is_file():  # a device or a pipe has no contents to replace
-        with _open(out, out) as file:
-            yield file
-        return
-    # Of this process alone: two runs with one --out must not write into each other's file.
-    part = out.with_name(f"{out.name}.{os.getpid()}.part")
-    with _open(part, out) as file:
-        try:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-            os.replace(part, out)
-        except BaseException:
-            part.unlink(missing_ok=True)
-            raise
-
-
-def _open(path: Path, out: Path) -> TextIO:
-    try:
-        return open(path, "w", encoding="utf-8")
-    except OSError as error:
-        raise UserError(
-            f"--out {out} cannot be written ({error.strerror}); name a file in a folder"
-            " that is there and may be written to"
-        ) from None
-
-
-def _is_terminal(stream: TextIO) -> bool:
-    try:
-        return stream.isatty()
-    except ValueError:  # closed
-        return False
-
-
-@contextlib.contextmanager
-def _progress(total: int, *, shown: bool) -> Iterator[Callable[[Tally], None]]:
-    """What shows a tally on standard error, when it is time to."""
-    if not shown:
-        yield lambda tally: None
-        return
-    live = _is_terminal(sys.stderr)
-    pause = _TERMINAL_SECONDS if live else _LOG_SECONDS
-    due = time.monotonic() + pause
-    # The panel takes sys.stdout over, but only by name: the verdicts' stream is already chosen.
-    with Progress(total, stream=sys.stderr) as progress:
-        progress.phase("grade", total)
-
-        def show(tally: Tally) -> None:
-            nonlocal due
-            if time.monotonic() >= due or (live and tally.total == total):
-                progress.step(tally.total, {"accuracy_train": tally.match_rate})
-                due = time.monotonic() + pause
-
-        yield show
-
-
-def _note(text: str) -> None:
-    with contextlib.suppress(OSError):  # nobody listens; the verdicts say it too
-        print(f"note: {text}", file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":

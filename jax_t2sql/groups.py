@@ -5,6 +5,7 @@ the first time.
 """
 
 import json
+from collections import Counter
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -12,7 +13,7 @@ import numpy as np
 from jax_t2sql.bus import Group, SamplerBus, Task
 from jax_t2sql.bus import Rollout as BusRollout
 from jax_t2sql.evaluation import is_correct, sample_record
-from jax_t2sql.grading import GradingPool
+from jax_t2sql.grading import EquivalenceRule, GradingPool, RewardRule
 from jax_t2sql.learner import Trajectory, group_advantages
 from jax_t2sql.rollouts import PromptBuilder, Rollout, grade_episodes, rollout_seed, run_episodes
 from jax_t2sql.sampling.policy import Policy
@@ -33,8 +34,13 @@ def sample_groups(
     prompts: PromptBuilder,
     pool: GradingPool,
     reward_empty: bool = False,
+    rule: RewardRule | None = None,
+    equivalence: EquivalenceRule | None = None,
 ) -> list[Group]:
-    """Samples and grades the rollouts of each task, one batch for all."""
+    """Samples and grades the rollouts of each task, one batch for all.
+
+    `reward_empty`, `rule` and `equivalence` are as for `grade_episodes`.
+    """
     repeated = [task for task in tasks for _ in range(task.group_size)]
     members = [member for task in tasks for member in range(task.group_size)]
     states = run_episodes(
@@ -44,7 +50,16 @@ def sample_groups(
         prompts=prompts,
         pool=pool,
     )
-    rollouts = iter(grade_episodes(states, prompts=prompts, pool=pool, reward_empty=reward_empty))
+    rollouts = iter(
+        grade_episodes(
+            states,
+            prompts=prompts,
+            pool=pool,
+            reward_empty=reward_empty,
+            rule=rule,
+            equivalence=equivalence,
+        )
+    )
     return [
         bus.make_group(task, [_bus_rollout(next(rollouts)) for _ in range(task.group_size)])
         for task in tasks
@@ -110,7 +125,37 @@ def group_metrics(groups: Sequence[Group]) -> dict[str, float]:
         "completion_tokens_mean": mean(sampled),
         "prompt_tokens_mean": mean(prompts),
         "turns_mean": mean(turns),
+        **equivalence_metrics(groups),
     }
+
+
+def equivalence_metrics(groups: Sequence[Group]) -> dict[str, float]:
+    """What the checks of a step's right answers came to; nothing where none was checked.
+
+    Shares are of the checked. Of what refuted and of what left a pair open there is one number for
+    each that occurred.
+    """
+    # The terms tell which were checked, so that only those traces are read.
+    checked = [
+        json.loads(rollout.trace)["equivalence"]
+        for group in groups
+        for rollout in group.rollouts
+        if "equivalence" in rollout.terms
+    ]
+    if not checked:
+        return {}
+    counts = Counter(check["verdict"] for check in checked)
+    for check in checked:
+        if check["verdict"] == "refuted":
+            counts[f"refuted_by_{check['source'].replace('-', '_')}"] += 1
+        elif check["verdict"] == "unknown":
+            counts[f"unknown_{check['cause']}"] += 1
+    shares = {
+        f"{name}_share": counts[name] / len(checked)
+        for name in sorted({"refuted", "equivalent", "unknown"} | set(counts))
+    }
+    seconds = sum(check["cpu_seconds"] for check in checked)
+    return shares | {"equivalence_checked": len(checked), "equivalence_cpu_seconds": seconds}
 
 
 def sampled_tokens(groups: Sequence[Group]) -> int:

@@ -1,4 +1,4 @@
-"""Files of query pairs to grade: a gold and a predicted query over one database."""
+"""Files of query pairs: a gold and a predicted query over one database, or over a schema alone."""
 
 import json
 import re
@@ -24,9 +24,10 @@ class Pair:
 
     Attributes:
       id: its `id`, else its `question_id`, else its index, from 0 and not counting blank lines.
-      db_id: name of the database, for `jax_t2sql.sql.resolve_database`.
+      db_id: name of the database, for `jax_t2sql.sql.resolve_database`; "" where a row has none.
       gold, pred: the two queries; a null prediction is "".
       mode: how their results are compared.
+      schema: DDL, where the row has some.
     """
 
     id: str | int
@@ -34,6 +35,7 @@ class Pair:
     gold: str
     pred: str
     mode: Mode
+    schema: str | None = None
 
 
 def open_pairs(path: Path) -> BinaryIO:
@@ -57,7 +59,9 @@ def open_pairs(path: Path) -> BinaryIO:
         ) from None
 
 
-def read_pairs(file: BinaryIO, path: Path, mode: Mode | None) -> Iterator[Pair]:
+def read_pairs(
+    file: BinaryIO, path: Path, mode: Mode | None, *, need_db_id: bool = True
+) -> Iterator[Pair]:
     """Yields the pairs of JSON lines or of one JSON array, from the start of the file.
 
     JSON lines are held in memory one at a time, an array's text as a whole.
@@ -66,6 +70,7 @@ def read_pairs(file: BinaryIO, path: Path, mode: Mode | None) -> Iterator[Pair]:
       file: from `open_pairs`.
       path: its name, for errors.
       mode: of every pair; None takes each row's `grading_method`, null or absent meaning "set".
+      need_db_id: whether a row without `db_id` is a fault; otherwise it needs a `schema` instead.
 
     Raises:
       UserError: the first fault found, with file, line and field; or no pair at all.
@@ -73,7 +78,7 @@ def read_pairs(file: BinaryIO, path: Path, mode: Mode | None) -> Iterator[Pair]:
     file.seek(0)
     index = -1
     for index, (line, row) in enumerate(_rows(file, path)):  # noqa: B007  (used below)
-        yield _pair(row, f"{path}:{line}", index, mode)
+        yield _pair(row, f"{path}:{line}", index, mode, need_db_id)
     if index < 0:
         raise UserError(f"{path}: holds no pairs; expected JSON lines or one JSON array")
 
@@ -154,7 +159,7 @@ def _text_of(data: bytes, path: Path, line: int) -> str:
         ) from None
 
 
-def _pair(row: Any, where: str, index: int, mode: Mode | None) -> Pair:
+def _pair(row: Any, where: str, index: int, mode: Mode | None, need_db_id: bool) -> Pair:
     if not isinstance(row, dict):
         raise UserError(f"{where}: expected an object with fields, got {_short(row)}")
     names = next((form for form in _FORMS if form[0] in row and form[1] in row), None)
@@ -171,12 +176,15 @@ def _pair(row: Any, where: str, index: int, mode: Mode | None) -> Pair:
             mode = parse_mode(row.get("grading_method"))
         except UserError as error:
             raise UserError(f"{where}: field 'grading_method': {error}") from None
+    schema = None if row.get("schema") is None else _filled(row, "schema", where)
+    has_db_id = need_db_id or schema is None or row.get("db_id") is not None
     return Pair(
         id=_id(row, where, index),
-        db_id=_filled(row, "db_id", where),
+        db_id=_filled(row, "db_id", where) if has_db_id else "",
         gold=_filled(row, gold_name, where),
         pred=pred,
         mode=mode,
+        schema=schema,
     )
 
 

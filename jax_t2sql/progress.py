@@ -19,6 +19,7 @@ from jax_t2sql.stats import wilson
 _SHOWN = (
     ("reward_mean", "reward", "{:+.3f}"),
     ("accuracy_train", "accuracy", "{:.1%}"),
+    ("refuted_share", "refuted", "{:.0%}"),
     ("zero_signal_share", "no-signal", "{:.0%}"),
     ("loss", "loss", "{:.4g}"),
     ("ratio_mean", "ratio", "{:.4f}"),

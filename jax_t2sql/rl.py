@@ -16,7 +16,7 @@ import jax
 import numpy as np
 
 from data_pipelines.questions import QuestionStream
-from jax_t2sql.assembly import Run
+from jax_t2sql.assembly import Run, equivalence_rule, reward_rule
 from jax_t2sql.batching import make_batch
 from jax_t2sql.bus import (
     Group,
@@ -27,6 +27,7 @@ from jax_t2sql.bus import (
     collect_groups,
 )
 from jax_t2sql.errors import UserError
+from jax_t2sql.grading import CacheCounts
 from jax_t2sql.groups import (
     advantages,
     group_metrics,
@@ -72,6 +73,7 @@ class Loop:
     version: int = 0
     positions: list[int] = field(default_factory=list)
     seconds: dict[str, float] = field(default_factory=dict)
+    cache: CacheCounts = CacheCounts()
 
     @property
     def base(self) -> Any:
@@ -140,6 +142,7 @@ def train(loop: Loop) -> None:
         loop.version += applied
         skipped = 0 if applied else skipped + 1
         metrics |= group_metrics([group.group for group in ready])
+        metrics |= _cache_metrics(loop)
         if loop.version == 1 and applied:
             _warn_of_format(loop, metrics, sampled)
         metrics |= {
@@ -192,6 +195,14 @@ def save_and_publish(loop: Loop) -> None:
     collect_adapters(bus.store, bus.state, keep_newest=loop.run.config.checkpoint.keep)
 
 
+def _cache_metrics(loop: Loop) -> dict[str, float]:
+    """Share of this step's checks for equivalence whose verdict was known."""
+    counts = loop.run.pool.equivalence_cache
+    asked, known = counts.asked - loop.cache.asked, counts.known - loop.cache.known
+    loop.cache = counts
+    return {"equivalence_cache_hits": known / asked} if asked else {}
+
+
 def _issue(loop: Loop, stream: QuestionStream) -> None:
     count = min(loop.run.config.rl.groups, loop.learner_bus.capacity)
     if count <= 0:
@@ -223,6 +234,8 @@ def _sample(loop: Loop, problems: dict) -> list[Group]:
         prompts=loop.run.prompts,
         pool=loop.run.pool,
         reward_empty=loop.run.config.data.empty_gold == "keep",
+        rule=reward_rule(loop.run.config.reward),
+        equivalence=equivalence_rule(loop.run.config.reward),
     )
     loop.sampler_bus.put_groups(groups)
     loop.seconds["sample"] = time.perf_counter() - started

@@ -8,9 +8,18 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from jax_t2sql.errors import UserError
-from jax_t2sql.grading import GradeJob, GradingPool, Reward, Verdict, reward
+from jax_t2sql.grading import (
+    EquivalenceRule,
+    GradeJob,
+    GradingPool,
+    Reward,
+    RewardRule,
+    Verdict,
+    reward,
+)
 from jax_t2sql.sampling.policy import Policy, SampleRequest
 from jax_t2sql.sql import resolve_database
 from jax_t2sql.text2sql import (
@@ -26,6 +35,9 @@ from jax_t2sql.text2sql import (
     start,
 )
 from jax_t2sql.text2sql.prompts import prompt_schema
+
+if TYPE_CHECKING:
+    from jax_t2sql.equivalence import Verdict as EquivalenceVerdict
 
 
 class PromptBuilder:
@@ -85,11 +97,17 @@ class PromptBuilder:
 
 @dataclass(frozen=True, slots=True)
 class Rollout:
-    """One finished episode and what it earned; without an answer there is no verdict."""
+    """One finished episode and what it earned.
+
+    Attributes:
+      verdict: on the answer; None without one.
+      equivalence: on the answer's query, where its result is right and it was checked.
+    """
 
     state: EpisodeState
     verdict: Verdict | None
     reward: Reward
+    equivalence: "EquivalenceVerdict | None" = None
 
 
 def rollout_seed(*parts: int | str) -> int:
@@ -146,10 +164,15 @@ def grade_episodes(
     prompts: PromptBuilder,
     pool: GradingPool,
     reward_empty: bool = False,
+    rule: RewardRule | None = None,
+    equivalence: EquivalenceRule | None = None,
 ) -> list[Rollout]:
     """Runs and compares every answer; gives each episode its reward.
 
     Args:
+      rule: what earns how much.
+      equivalence: how answers whose result is right are checked for equivalence with the gold
+        query; by default they are not.
       reward_empty: reward answers to questions whose gold result is empty like others; by default
         such rollouts are invalid, since any empty result would match.
     """
@@ -166,10 +189,27 @@ def grade_episodes(
     verdicts = dict(zip(answered, pool.grade_many(jobs), strict=True))
     if reward_empty:
         verdicts = {i: _without_empty(verdict) for i, verdict in verdicts.items()}
-    return [
-        Rollout(state, verdicts.get(i), reward(state.ending, verdicts.get(i)))
-        for i, state in enumerate(states)
-    ]
+    checks = {}
+    if equivalence is not None:
+        checks = {
+            i: pool.check_equivalence(
+                job.gold_sql,
+                job.pred_sql,
+                schema=job.db_path,
+                mode=job.mode,
+                rule=equivalence,
+            )
+            for i, job in zip(answered, jobs, strict=True)
+            if verdicts[i].status == "equal"
+        }
+    checked = {i: future.result() for i, future in checks.items()}
+    rollouts = []
+    for i, state in enumerate(states):
+        check = checked.get(i)
+        refuted = None if check is None else check.kind == "refuted"
+        earned = reward(state.ending, verdicts.get(i), refuted=refuted, rule=rule)
+        rollouts.append(Rollout(state, verdicts.get(i), earned, check))
+    return rollouts
 
 
 def _without_empty(verdict: Verdict) -> Verdict:

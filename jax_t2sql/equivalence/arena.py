@@ -92,7 +92,7 @@ class Arena:
         self._filled.add(table)
         try:
             self._connection.execute(insert, row)
-        except sqlite3.Error:
+        except (sqlite3.Error, UnicodeEncodeError, OverflowError):
             return False
         return True
 

@@ -5,9 +5,12 @@ from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
+from typing import TYPE_CHECKING
 
 from jax_t2sql.errors import UserError
+from jax_t2sql.grading.equivalence import run_check, unknown
 from jax_t2sql.grading.requests import (
+    CheckEquivalence,
     CheckGold,
     Execute,
     Failed,
@@ -21,6 +24,9 @@ from jax_t2sql.grading.verdict import Verdict, gold_fault, judge, judge_gold, ma
 from jax_t2sql.sql import GoldFiles, GoldStore, Limits, Outcome, Sandbox, is_constant
 from jax_t2sql.sql.database import file_identity
 from jax_t2sql.sql.ties import order_warnings
+
+if TYPE_CHECKING:
+    from jax_t2sql.equivalence import Verdict as EquivalenceVerdict
 
 _MAX_OPEN_DATABASES = 64
 _NO_MEMORY = "SQLITE_NOMEM"
@@ -44,7 +50,7 @@ class Grader:
         cells = min(_MAX_GOLD_CELLS, self._settings.memory_bytes // _MEMORY_PER_GOLD_CELL)
         return GoldStore(max_cells=cells, files=self._gold_files)
 
-    def answer(self, request: Request) -> Outcome | Verdict | Failed:
+    def answer(self, request: Request) -> "Outcome | Verdict | EquivalenceVerdict | Failed":
         """The answer to any request. Raises nothing."""
         try:
             match request:
@@ -54,6 +60,9 @@ class Grader:
                     return self._grade(request)
                 case CheckGold():
                     return self._check_gold(request)
+                case CheckEquivalence():
+                    self.begin("equivalence")
+                    return run_check(request)
                 case Probe(path, gold_sql, verdict):
                     return self._unless_broken(path, gold_sql, verdict)
             raise TypeError(f"{type(request).__name__} is no request")
@@ -63,6 +72,8 @@ class Grader:
             self._close_all()
             if isinstance(request, Execute):
                 return Outcome("too_large", message="the result needs too much memory")
+            if isinstance(request, CheckEquivalence):
+                return unknown("the check needs too much memory")
             return Verdict("too_large", "the results need too much memory to be compared")
         except Exception as error:
             if isinstance(request, Grade):

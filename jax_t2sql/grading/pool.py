@@ -10,11 +10,17 @@ import weakref
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from jax_t2sql.errors import UserError
+from jax_t2sql.grading.equivalence import (
+    CacheCounts,
+    PairChecks,
+    equivalence_request,
+    pair_key,
+)
 from jax_t2sql.grading.memo import VerdictMemo
-from jax_t2sql.grading.requests import CheckGold, Execute, Grade, Request, Settings
+from jax_t2sql.grading.requests import CheckGold, EquivalenceRule, Execute, Grade, Request, Settings
 from jax_t2sql.grading.seat import Seat, shut_down
 from jax_t2sql.grading.tasks import Task, TaskQueue
 from jax_t2sql.grading.verdict import Verdict
@@ -30,6 +36,9 @@ from jax_t2sql.sql import (
 from jax_t2sql.sql.compare import ColumnOrder
 from jax_t2sql.sql.database import file_identity
 from jax_t2sql.sql.sandbox import MAX_SQL_CHARS
+
+if TYPE_CHECKING:
+    from jax_t2sql.equivalence import Verdict as EquivalenceVerdict
 
 
 @dataclass(frozen=True)
@@ -96,6 +105,7 @@ class GradingPool:
             GoldFiles(gold_folder, limits=gold_limits)  # now, and told to the caller, if it fails
         settings = Settings(limits, gold_limits, column_order, memory_bytes, gold_folder, rel_tol)
         self._memo = VerdictMemo()
+        self._checks = PairChecks()
         self._tasks = TaskQueue(capacity=max_waiting, takers=workers)
         self._seats = [Seat(settings, self._tasks) for _ in range(workers)]
         # The threads know nothing of the pool, so one that is dropped unclosed is collected, and
@@ -174,6 +184,38 @@ class GradingPool:
             verdicts[request] = verdict = task.future.result()
             self._memo.put(identities[request.path], request, verdict)
         return [verdicts[request] for request in requests]
+
+    def check_equivalence(
+        self,
+        gold_sql: str,
+        pred_sql: str,
+        *,
+        schema: str | os.PathLike,
+        database: str | os.PathLike | None = None,
+        mode: Mode | str | None = None,
+        rule: EquivalenceRule | None = None,
+    ) -> "Future[EquivalenceVerdict]":
+        """Checks whether two queries are equivalent. For pairs whose results match.
+
+        Verdicts are kept by the queries without layout and comments, by schema (or database file),
+        mode and rule. A check that is stuck or takes its worker with it is "unknown".
+
+        Args:
+          schema: DDL, or the path of the database, which then is a source of rows, too.
+          database: the real database, where the schema is DDL.
+          rule: how to check; by default `EquivalenceRule()`.
+
+        Returns: a future. It raises UserError where the schema or the database cannot be read.
+        """
+        request = equivalence_request(gold_sql, pred_sql, schema, database, _mode(mode), rule)
+        identity = request.schema if request.database is None else _identity(request.database)
+        key = pair_key(request, identity)
+        return self._checks.ask(key, lambda: self._submit(request))
+
+    @property
+    def equivalence_cache(self) -> CacheCounts:
+        """How many verdicts on pairs were asked for, and how many of them were known."""
+        return self._checks.counts
 
     def close(self) -> None:
         """Ends all workers now. Futures that wait are cancelled; one that runs gets a RuntimeError.

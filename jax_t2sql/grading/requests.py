@@ -69,10 +69,48 @@ class Probe:
     verdict: "Verdict"
 
 
-Request = Execute | Grade | CheckGold | Probe
+@dataclass(frozen=True, kw_only=True)
+class EquivalenceRule:
+    """How pairs are checked for equivalence.
+
+    Attributes:
+      method: "check": search for a small database that tells them apart, then proof.
+        "perturbation": perturbed copies of the real database alone.
+      seconds: processor time of a check.
+      bound: rows a table up to which a proof is tried.
+      strictness: which databases count: any that the schema allows, or only "realistic" ones, whose
+        values look like the real ones.
+      copies: perturbed copies of the database ("perturbation").
+    """
+
+    method: Literal["check", "perturbation"] = "check"
+    seconds: float = 1.5
+    bound: int = 2
+    strictness: Literal["any", "realistic"] = "any"
+    copies: int = 10
+
+
+@dataclass(frozen=True)
+class CheckEquivalence:
+    """Find out whether two queries are equivalent. Answer: an equivalence verdict.
+
+    Attributes:
+      schema: DDL, or the path of the database.
+      database: the real database, where there is one: a source of rows.
+    """
+
+    gold_sql: str
+    pred_sql: str
+    mode: Mode
+    schema: str
+    database: str | None
+    rule: EquivalenceRule
+
+
+Request = Execute | Grade | CheckGold | Probe | CheckEquivalence
 
 # The bounded pieces that requests are made of; the clock starts anew with each.
-Stage = Literal["gold", "prediction", "probe", "comparison"]
+Stage = Literal["gold", "prediction", "probe", "comparison", "equivalence"]
 
 
 @dataclass(frozen=True)

@@ -6,11 +6,11 @@ import time
 from collections import deque
 from collections.abc import Sequence
 
+from jax_t2sql.grading.equivalence import seconds_until_stuck
 from jax_t2sql.grading.fates import unfailed, when_dead, when_stuck
 from jax_t2sql.grading.process import WorkerDied, WorkerProcess
-from jax_t2sql.grading.requests import Probe, Settings, Stage
+from jax_t2sql.grading.requests import CheckEquivalence, Probe, Request, Settings, Stage
 from jax_t2sql.grading.tasks import Task, TaskQueue
-from jax_t2sql.sql import Limits
 
 _ATTEMPTS = 2  # a request whose worker dies is tried once more, on a new one
 # A worker that ends by itself while it starts will do so again; one that is killed may not.
@@ -32,6 +32,7 @@ class Seat:
         self._stopped = False
         self._worker: WorkerProcess | None = WorkerProcess(settings)
         self._ready = False
+        self._longest_check = 0.0  # that any task given to this seat may take
         self.thread = threading.Thread(target=self._serve, name="grading", daemon=True)
         self.thread.start()
 
@@ -65,6 +66,8 @@ class Seat:
     def _work(self, worker: WorkerProcess, waiting: deque[Task]) -> None:
         """Has tasks done; each is taken out of `waiting` when it is done or back in the queue."""
         serial = None
+        checks = [t.request for t in waiting if isinstance(t.request, CheckEquivalence)]
+        self._longest_check = max([self._longest_check, *map(seconds_until_stuck, checks)])
         try:
             serial = worker.send([task.request for task in waiting])  # of the first that waits
             sent = time.monotonic()
@@ -97,18 +100,19 @@ class Seat:
         if place is None:
             # Still at a query of an earlier batch, which has been cut off. Whatever its end is,
             # nobody here is to blame.
-            if time.monotonic() - sent > self._settings.gold_limits.seconds + _GRACE_SECONDS:
+            longest = max(self._settings.gold_limits.seconds, self._longest_check)
+            if time.monotonic() - sent > longest + _GRACE_SECONDS:
                 self._replace()
                 self._put_back(waiting, 0)
             return
-        limits = self._limits(work.stage)
-        if work.seconds > limits.seconds + _GRACE_SECONDS:
+        seconds = self._seconds(waiting[place].request, work.stage)
+        if work.seconds > seconds + _GRACE_SECONDS:
             # Looked at twice, lest it was just about to begin the next.
             again = worker.work()
             if again.serial == work.serial and again.seconds >= work.seconds:
                 self._replace()
                 task = waiting[place]
-                self._settle(task, when_stuck(task.request, work.stage, limits), waiting)
+                self._settle(task, when_stuck(task.request, work.stage, seconds), waiting)
                 self._put_back(waiting, 0)
         elif work.seconds > _LOOK_SECONDS and place + 1 < len(waiting):
             worker.cut(work.serial + 1)
@@ -126,8 +130,12 @@ class Seat:
         back = [waiting.pop() for _ in range(len(waiting) - start)]
         self._tasks.put_back(reversed(back))
 
-    def _limits(self, stage: Stage) -> Limits:
-        return self._settings.gold_limits if stage in ("gold", "probe") else self._settings.limits
+    def _seconds(self, request: Request, stage: Stage) -> float:
+        """How long a stage of a request may take by the clock."""
+        if isinstance(request, CheckEquivalence):
+            return seconds_until_stuck(request)
+        settings = self._settings
+        return (settings.gold_limits if stage in ("gold", "probe") else settings.limits).seconds
 
     def _ready_worker(self) -> WorkerProcess:
         """The process, when it takes requests."""

@@ -6,7 +6,7 @@ from jax_t2sql.errors import UserError
 from jax_t2sql.grading.fates import unfailed, when_dead, when_stuck
 from jax_t2sql.grading.requests import CheckGold, Execute, Failed, Grade, Probe
 from jax_t2sql.grading.verdict import Verdict
-from jax_t2sql.sql import Limits, Mode
+from jax_t2sql.sql import Mode
 
 SET = Mode("set")
 GRADE = Grade("x.sqlite", "SELECT 1", "SELECT 2", SET)
@@ -27,13 +27,13 @@ PROBE = Probe("x.sqlite", "SELECT 1", Verdict("timeout"))
     ],
 )
 def test_by_request_and_stage(request_, stage, stuck, dead):
-    assert when_stuck(request_, stage, Limits(seconds=3)).status == stuck
+    assert when_stuck(request_, stage, 3.0).status == stuck
     if dead:
         assert when_dead(request_, stage, "exit status -9").status == dead
 
 
 def test_a_prediction_is_not_blamed_before_the_gold_has_been_tried():
-    stuck = when_stuck(GRADE, "prediction", Limits(seconds=3))
+    stuck = when_stuck(GRADE, "prediction", 3.0)
     assert isinstance(stuck, Probe) and stuck.verdict.status == "timeout"
     for stage in ("prediction", "comparison"):
         dead = when_dead(GRADE, stage, "exit status -9")
