@@ -39,6 +39,11 @@ def affinity_of(expr: Expr) -> str | None:
             affinity = expr.query.outputs[0].affinity
         case _:
             affinity = None
+    return settled(affinity)
+
+
+def settled(affinity: str | None) -> str | None:
+    """The affinity, refused where it is MIXED."""
     if affinity == MIXED:
         raise Unsupported("comparison with a column to which UNION gives several affinities")
     return affinity

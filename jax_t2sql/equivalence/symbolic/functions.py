@@ -50,6 +50,7 @@ _OPAQUE: dict[str, tuple[Bounds, bool]] = {
     "unixepoch": (INTEGERS, False),
 }
 
+_SYNONYMS = {"substring": "substr", "format": "printf"}
 _EXACT = ("coalesce", "ifnull", "nullif", "min", "max", "iif")
 _DATES = ("date", "time", "datetime", "julianday", "strftime", "unixepoch")
 
@@ -84,7 +85,7 @@ def call(t: Terms, name: str, args: Sequence[Val], collation: str) -> Val:
     if name in _DATES:
         _refuse_current_time(t, name, args)
     bounds, null_iff_argument = _OPAQUE[name]
-    sql = f"{name}({','.join('?' * len(args))})"
+    sql = f"{_SYNONYMS.get(name, name)}({','.join('?' * len(args))})"
     some_null = t.or_(*(arg.null for arg in args))
     if null_iff_argument:
         return apply(t, sql, args, bounds=bounds, null=some_null)
