@@ -30,7 +30,7 @@ from jax_t2sql.sql.schema import fold
 
 
 def parts(expr: Expr) -> Iterator[Expr]:
-    """The expressions right below one; those of subqueries are not among them."""
+    """The expressions right below one, in the order of the text; not those of subqueries."""
     match expr:
         case Compare() | Connect() | Arithmetic():
             yield from (expr.left, expr.right)
@@ -39,9 +39,12 @@ def parts(expr: Expr) -> Iterator[Expr]:
         case Between():
             yield from (expr.operand, expr.low, expr.high)
         case Case():
-            yield from filter(None, (expr.base, expr.otherwise))
+            if expr.base is not None:
+                yield expr.base
             for test, value in expr.branches:
                 yield from (test, value)
+            if expr.otherwise is not None:
+                yield expr.otherwise
         case Call():
             yield from expr.args
         case Aggregate():
@@ -98,6 +101,19 @@ def query_columns(query: Query) -> Iterator[Column]:
 def has_aggregate(expr: Expr) -> bool:
     """Whether an aggregate of the query around it stands in an expression."""
     return isinstance(expr, Aggregate) or any(has_aggregate(part) for part in parts(expr))
+
+
+def has_collate(expr: Expr) -> bool:
+    """Whether a COLLATE stands in an expression, outside its subqueries."""
+    return isinstance(expr, Collate) or any(has_collate(part) for part in parts(expr))
+
+
+def gives_collation(query: Query) -> bool:
+    """Whether a result column of a query brings a collation of its own to a comparison."""
+    if isinstance(query, Compound):
+        return gives_collation(query.left) or gives_collation(query.right)
+    named = any(output.collation != "BINARY" for output in query.outputs)
+    return named or any(map(has_collate, query.items))
 
 
 def is_single_row(query: Query) -> bool:
