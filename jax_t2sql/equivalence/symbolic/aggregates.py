@@ -51,7 +51,7 @@ def aggregate(
     if name in ("min", "max"):
         return _extreme(ctx, name, counted, values, collation)
     if distinct:
-        counted = _first_of_each(ctx, counted, values, collation)
+        counted = _first_of_each(ctx, counted, values, collation, kept=name != "count")
     number = t.count(counted)
     if name == "count":
         return Val(t.false, number, t.false)
@@ -59,8 +59,9 @@ def aggregate(
 
 
 def _first_of_each(
-    ctx: Context, counted: list[Term], values: list[Val], collation: str
+    ctx: Context, counted: list[Term], values: list[Val], collation: str, *, kept: bool
 ) -> list[Term]:
+    """Which values are the first of their likes; `kept` where it matters which of these."""
     t = ctx.t
     folded = [collated(t, v, collation) for v in values]
     result = []
@@ -68,7 +69,8 @@ def _first_of_each(
         earlier = []
         for j in range(i if here is not t.false else 0):
             equal = t.and_(counted[j], same(t, folded[j], folded[i]))
-            ctx.doubt(here, equal, differ(t, values[i], values[j], collation))
+            if kept:
+                ctx.doubt(here, equal, differ(t, values[i], values[j], collation))
             earlier.append(equal)
         result.append(t.and_(here, t.not_(t.or_(*earlier))))
     return result

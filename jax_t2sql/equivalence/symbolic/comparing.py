@@ -18,6 +18,7 @@ from jax_t2sql.equivalence.symbolic.values import (
     is_text,
     same,
 )
+from jax_t2sql.equivalence.symbolic.walking import has_collate, parts
 
 NUMERIC = ("INTEGER", "REAL", "NUMERIC")
 MIXED = "MIXED"
@@ -39,13 +40,21 @@ def affinity_of(expr: Expr) -> str | None:
             affinity = expr.query.outputs[0].affinity
         case _:
             affinity = None
+    return settled(affinity)
+
+
+def settled(affinity: str | None) -> str | None:
+    """The affinity, refused where it is MIXED."""
     if affinity == MIXED:
         raise Unsupported("comparison with a column to which UNION gives several affinities")
     return affinity
 
 
 def collation_of(expr: Expr) -> tuple[str | None, bool]:
-    """The collation that an expression brings to a comparison, and whether COLLATE says so."""
+    """The collation that an expression brings to a comparison, and whether COLLATE says so.
+
+    A COLLATE deep inside an expression counts for all of it; of several the first does.
+    """
     match expr:
         case Collate():
             return expr.collation, True
@@ -53,8 +62,8 @@ def collation_of(expr: Expr) -> tuple[str | None, bool]:
             return expr.collation, False
         case Cast():
             return collation_of(expr.operand)
-        case _:
-            return None, False
+    inside = next((part for part in parts(expr) if has_collate(part)), None)
+    return (None, False) if inside is None else collation_of(inside)
 
 
 def collation_between(left: Expr, right: Expr) -> str:

@@ -10,6 +10,8 @@ from jax_t2sql.equivalence.symbolic.terms import Number, Term
 from jax_t2sql.equivalence.symbolic.values import BLOB_HIGH, BLOB_LOW, TEXT_HIGH, TEXT_LOW
 
 NAMES = 2**32  # as many names there are for texts, and for blobs
+_WORK = 20_000_000  # of z3's units, about a second of a processor
+_PATIENCE = 10
 _MEGABYTES = 1_000  # of z3, for one question
 
 
@@ -56,7 +58,10 @@ class Question:
         left = self._deadline - time.process_time()
         if left <= 0:
             return Answer("unknown", "building the formula took too long")
-        solver.set("timeout", max(1, int(left * 1000)))
+        # By z3's own measure of work; by the clock only as a last resort, for it also runs while
+        # others have the processor.
+        solver.set("rlimit", int(left * _WORK))
+        solver.set("timeout", max(1, int(left * 1000 * _PATIENCE)))
         try:
             result = solver.check()
         except z3.Z3Exception as error:

@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 TYPES = ("INTEGER", "INTEGER", "TEXT", "TEXT", "REAL", "NUMERIC", "")
 VALUES = (
     None, None, 0, 1, 1, 2, 2, 3, -1, 10, 0.5, 1.0, 2.5, -0.5, "", "a", "a", "b", "B", "ab", "1",
-    "2", "10", "1.5", " 2", "2x", "-1", "A", b"a", b"",
+    "2", "10", "1.5", " 2", "2x", "-1", "A", "0.5", "0", "a ", b"a", b"",
 )  # fmt: skip
 LITERALS = (
     "NULL", "0", "1", "2", "-1", "10", "0.5", "1.0", "2.5", "''", "'a'", "'b'", "'B'", "'1'",
-    "'2'", "'1.5'", "'2x'", "x'61'", "TRUE",
+    "'2'", "'1.5'", "'2x'", "'0.5'", "'a '", "x'61'", "TRUE",
 )  # fmt: skip
 
 
@@ -113,11 +113,19 @@ class Writer:
         width = width or self.rng.randint(1, 3)
         if depth > 0 and self.chance(0.12):
             op = self.pick("UNION", "UNION ALL", "INTERSECT", "EXCEPT")
-            left, right = (self.select(depth - 1, outer, width)[0] for _ in "ab")
+            if self.chance(0.4):  # sides that often meet
+                width = 1
+                left, right = (self.plain() for _ in "ab")
+            else:
+                left, right = (self.select(depth - 1, outer, width)[0] for _ in "ab")
             order = f" ORDER BY {self.rng.randint(1, width)}{self.direction()}"
             return f"{left} {op} {right}" + (order + self.limit() if self.chance(0.3) else "")
         text, ordered = self.select(depth, outer, width)
         return text + (self.limit() if self.chance(0.3 if ordered else 0.04) else "")
+
+    def plain(self) -> str:
+        name = self.rng.choice(list(self.schema.tables))
+        return f"SELECT {self.rng.choice(self.schema.tables[name])[0]} FROM {name}"
 
     def limit(self) -> str:
         if not self.chance(0.6):
@@ -231,19 +239,37 @@ class Writer:
 
         shown = []
         for _ in range(8):
-            op = self.pick("=", "=", "<", "<=", ">", "<>", "IS", "IS NOT", "IN", "CASE", "BETWEEN")
+            op = self.pick(
+                "=", "=", "<", "<=", ">", "<>", "IS", "IS NOT", "IN", "CASE", "BETWEEN",
+                "MIN", "MAX", "NULLIF", "IIF",
+            )  # fmt: skip
             if op == "IN":
                 name, _, columns = self.rng.choice(scope)
                 inner = f"SELECT {self.rng.choice(columns)} FROM {name}"
                 shown.append(f"{side()} IN ({self.pick(inner, f'{side()}, {side()}', side())})")
             elif op == "CASE":
                 shown.append(f"CASE {side()} WHEN {side()} THEN 1 WHEN {side()} THEN 2 END")
+            elif op in ("MIN", "MAX", "NULLIF"):
+                shown.append(f"{op}({side()}, {side()})")
+            elif op == "IIF":
+                shown.append(f"IIF({side()}, 1, 2)")
             elif op == "BETWEEN":
                 shown.append(f"{side()} BETWEEN {side()} AND {side()}")
             else:
                 shown.append(f"({side()}) {op} ({side()})")
         (first, a, _), (second, b, _) = scope
         return f"SELECT {', '.join(shown)} FROM {first} AS {a}, {second} AS {b}"
+
+    def extremes(self) -> str:
+        """Aggregates that keep one of several values, over one table."""
+        name = self.rng.choice(list(self.schema.tables))
+        scope = [(name, [column for column, _ in self.schema.tables[name]])]
+        shown = [
+            f"{self.pick('MIN', 'MAX', 'SUM', 'AVG', 'TOTAL')}"
+            f"({self.pick('', 'DISTINCT ')}{self.column(scope)})"
+            for _ in range(4)
+        ]
+        return f"SELECT {', '.join(shown)} FROM {name}"
 
     def column(self, scope: list) -> str:
         alias, columns = self.rng.choice(scope)
@@ -346,4 +372,6 @@ def random_query(rng: random.Random, schema: Schema) -> str:
     writer = Writer(rng, schema)
     if rng.random() < 0.15:
         return writer.comparisons()
+    if rng.random() < 0.05:
+        return writer.extremes()
     return writer.query(rng.choice([0, 1, 1, 2]), [])
