@@ -54,6 +54,8 @@ class Outline:
       unequal: pairs of columns that are compared otherwise.
       atoms: comparisons with literals.
       sizes: counts of rows that LIMIT, OFFSET and comparisons of COUNT name.
+      bare: whether some column stands beside an aggregate or GROUP BY that does not fix its value;
+        taken for so where the query cannot be read.
     """
 
     tables: list[str] = field(default_factory=list)
@@ -61,6 +63,7 @@ class Outline:
     unequal: list[tuple[Ref, Ref]] = field(default_factory=list)
     atoms: list[Atom] = field(default_factory=list)
     sizes: list[int] = field(default_factory=list)
+    bare: bool = False
 
 
 def walk(node: exp.Expression) -> Iterator[exp.Expression]:
@@ -78,6 +81,31 @@ def walk_operand(node: exp.Expression, direct: bool = True) -> Iterator[tuple]:
         return
     for child in node.iter_expressions():
         yield from walk_operand(child, below)
+
+
+def has_bare_columns(node: exp.Select) -> bool:
+    """Whether a SELECT that groups shows, or sorts by, columns that it does not group by."""
+    parts = list(node.expressions)
+    parts += [node.args[key] for key in ("having", "order") if node.args.get(key)]
+    group = node.args.get("group")
+    keys = {key.sql() for key in group.expressions} if group else set()
+    for number, item in enumerate(node.expressions if keys else (), start=1):
+        if str(number) in keys or item.alias in keys:
+            keys.add(item.unalias().sql())
+    found = [piece for part in parts for piece in _walk_outside(part, keys)]
+    if group is None and not any(isinstance(piece, exp.AggFunc) for piece in found):
+        return False
+    return any(isinstance(piece, (exp.Column, exp.Star)) for piece in found)
+
+
+def _walk_outside(node: exp.Expression, keys: set[str]) -> Iterator[exp.Expression]:
+    """Parts of an expression that are in no aggregate, no subquery and no group key."""
+    if keys and node.sql() in keys:
+        return
+    yield node
+    if not isinstance(node, (exp.AggFunc, exp.Query, exp.Subquery)):
+        for child in node.iter_expressions():
+            yield from _walk_outside(child, keys)
 
 
 def literal_of(node: exp.Expression | None) -> object:

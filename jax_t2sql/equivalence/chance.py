@@ -23,17 +23,19 @@ class _Level:
     compound: bool = False
 
 
-def shuffled(statement: str, *, ordered: bool) -> str:
+def shuffled(statement: str, *, ordered: bool, compounds: bool = True) -> str:
     """The query with random choices.
 
     Args:
       ordered: whether the order of the result's rows counts; then a query without ORDER BY gives
         them in random order.
+      compounds: whether UNION and the like get random choices too; a recursive one cannot.
     """
     tokens = significant(statement)
     edits: list[tuple[int, str]] = []
     for level, end in _levels(tokens):
-        _shuffle(level, end, edits)
+        if compounds or not level.compound:
+            _shuffle(level, end, edits)
     if ordered and not _top_is_ordered(tokens):
         edits += [(0, "SELECT * FROM ("), (len(statement), f") ORDER BY {SHUFFLE}()")]
     # Of edits at one place the later ones come to stand first.

@@ -128,7 +128,7 @@ def _verdict(
         return unknown(f"{search.reason}; no proof: {proof.reason}")
     if strictness == "realistic":
         return unknown(f"{search.reason}; the solver's database is not made of real values")
-    found = search.judge(proof.rows, "proof")
+    found = search.propose(proof.rows, "proof")
     if found is not None:
         return _refuted(found, mode)
     return unknown(f"{search.reason}; the solver's database shows no difference in a replay")

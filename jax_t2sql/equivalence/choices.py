@@ -38,13 +38,13 @@ class _Effort:
 
 # A search meets thousands of differences by chance: what passes the first look is looked at again,
 # when few rows are left, with odds that no number of tries makes likely.
+_GLANCE = _Effort(settled=2, runs=48, times=2)  # where the text shows nothing to choose
 _FIRST_LOOK = _Effort(settled=6, runs=48, times=2)
 _SECOND_LOOK = _Effort(settled=60, runs=400, times=6)
 
-# Without any of these words a query has one result, as a set and as a bag.
-_CHANCY = frozenset({"LIMIT", "OVER", "GROUP", "COUNT", "SUM", "AVG", "TOTAL", "MIN", "MAX",
-    "GROUP_CONCAT", "STRING_AGG", "JSON_GROUP_ARRAY", "JSON_GROUP_OBJECT", "RANDOM", "RANDOMBLOB",
-    "CHANGES", "LAST_INSERT_ROWID"})  # fmt: skip
+# Without any of these words, and without bare columns, a query has one result as a set or bag.
+_CHANCY = frozenset({"LIMIT", "OVER", "GROUP_CONCAT", "STRING_AGG", "JSON_GROUP_ARRAY",
+    "JSON_GROUP_OBJECT", "RANDOM", "RANDOMBLOB"})  # fmt: skip
 
 _INSTANTS = ("2026-11-30 12:00:00", "2019-02-28 23:59:59", "2033-07-01 00:00:00")
 _ROW_IDS = ("rowid", "_rowid_", "oid")
@@ -54,9 +54,21 @@ class Choices:
     """Judges differences between two queries. Holds a database of its own; close it."""
 
     def __init__(
-        self, catalog: Catalog, tables: Sequence[Table], gold: str, pred: str, mode: Mode
+        self,
+        catalog: Catalog,
+        tables: Sequence[Table],
+        gold: str,
+        pred: str,
+        mode: Mode,
+        *,
+        bare: bool = True,
     ) -> None:
-        """Takes single statements that compile."""
+        """Takes single statements that compile.
+
+        Args:
+          tables: those that hold rows.
+          bare: whether one of the queries may have bare columns.
+        """
         self._catalog, self._tables, self._mode = catalog, tables, mode
         self._gold, self._pred = gold, pred
         self._rng = random.Random(0)
@@ -64,7 +76,7 @@ class Choices:
         self._arena: Arena | None = None
         self._queries: list[tuple[str, str]] = []
         words = {t.text.upper() for sql in (gold, pred) for t in significant(sql)}
-        self._chancy = mode.kind == "list" or not words.isdisjoint(_CHANCY)
+        self._chancy = bare or mode.kind == "list" or not words.isdisjoint(_CHANCY)
 
     def close(self) -> None:
         """Frees the database."""
@@ -81,7 +93,9 @@ class Choices:
         """
         if self._arena is None:
             self._open()
-        effort = _SECOND_LOOK if thorough and self._chancy else _FIRST_LOOK
+        effort = _GLANCE
+        if self._chancy:
+            effort = _SECOND_LOOK if thorough else _FIRST_LOOK
         return all(self._differ(rows, *pair, gold, pred, effort) for pair in self._queries)
 
     def _open(self) -> None:
@@ -100,8 +114,12 @@ class Choices:
 
     def _loosened(self, sql: str, instant: str) -> str:
         sql = at_instant(sql, instant) if instant else sql
-        loose = shuffled(sql, ordered=self._mode.kind == "list")
-        return loose if self._arena.reads(loose) is not None else sql
+        ordered = self._mode.kind == "list"
+        for compounds in (True, False):
+            loose = shuffled(sql, ordered=ordered, compounds=compounds)
+            if self._arena.reads(loose) is not None:
+                return loose
+        return sql
 
     def _differ(
         self,
@@ -113,8 +131,11 @@ class Choices:
         effort: _Effort,
     ) -> bool:
         golds, preds = _Results(self._mode), _Results(self._mode)
+        # Turning the scans round has SQLite compile everything anew: not at every run.
+        block = effort.settled // 2
         for number in range(effort.runs):
-            self._arena.reverse_scans(number % 2 == 1)
+            if number % block == 0:
+                self._arena.reverse_scans(number // block % 2 == 1)
             if not self._arena.load(self._arranged(rows, number)):
                 return False
             for query, results in ((gold, golds), (pred, preds)):
@@ -136,12 +157,23 @@ class Choices:
         return _known(golds, preds, effort.times)
 
     def _arranged(self, rows: Rows, number: int) -> Rows:
-        """The same rows in another order: as they are, backwards, then at random."""
+        """The same rows in another order: as they are, backwards, then at random.
+
+        Each row comes to lie first in its table once, and last once: where SQLite takes one row for
+        many, it is the first or last that it meets.
+        """
         if number == 0:
             return rows
         if number == 1:
             return {name: kept[::-1] for name, kept in rows.items()}
-        return {name: self._rng.sample(kept, len(kept)) for name, kept in rows.items()}
+        return {name: self._mixed(kept, number - 2) for name, kept in rows.items()}
+
+    def _mixed(self, kept: list[tuple], number: int) -> list[tuple]:
+        if len(kept) < 2:
+            return kept
+        place = number // 2 % len(kept)
+        others = self._rng.sample(kept[:place] + kept[place + 1 :], len(kept) - 1)
+        return [*others, kept[place]] if number % 2 else [kept[place], *others]
 
 
 class _Results:

@@ -15,6 +15,7 @@ from jax_t2sql.equivalence.atoms import (
     Outline,
     Ref,
     called,
+    has_bare_columns,
     literal_of,
     walk,
     walk_operand,
@@ -30,7 +31,7 @@ def outline(statement: str, catalog: Catalog) -> Outline:
         tree = sqlglot.parse_one(statement, read="sqlite")
         reader.query(tree, None)
     except Exception:  # anybody's text in another's parser: no failure may stop us
-        pass
+        reader.outline.bare = True
     return reader.outline
 
 
@@ -86,6 +87,7 @@ class _Reader:
             return {}
         self._from(node, scope)
         self._sizes(node)
+        self.outline.bare = self.outline.bare or has_bare_columns(node)
         given: dict[str, tuple[Ref, ...]] = {}
         for number, item in enumerate(node.expressions):
             if isinstance(item, exp.Star) or item.is_star:

@@ -83,6 +83,13 @@ class Sheet:
         """The table's name as declared."""
         return self.table.name
 
+    def relevant(self, row: tuple) -> tuple:
+        """A row with NULL in columns that nobody reads, which may refer to tables left empty."""
+        return tuple(
+            value if cell.read or cell.column.not_null else None
+            for value, cell in zip(row, self.cells, strict=True)
+        )
+
 
 @dataclass(frozen=True)
 class Plan:
@@ -143,7 +150,8 @@ def make_plan(
             if all(fold(c) in table.places for c in key.columns)
         )
         if pools is not None:
-            keys += tuple((c.place,) for c in cells if pools[name, fold(c.column.name)].unique)
+            unique = (c for c in cells if c.read and pools[name, fold(c.column.name)].unique)
+            keys += tuple((c.place,) for c in unique if (c.place,) not in keys)
         sheets.append(Sheet(table, tuple(cells), keys, _links(catalog, table, tables)))
     sizes = sorted({n for o in outlines for n in o.sizes if 0 < n <= 1000})
     return Plan(tuple(sheets), tuple(sizes), {sheet.name: sheet for sheet in sheets})
@@ -276,6 +284,6 @@ def _cell(
     else:
         base = usual_values(column, [*hits, *near])
     fits = [fitting(kind, column, table) for kind in (hits, near, base)]
-    nullable = not column.not_null and (pool is None or pool.has_null)
+    nullable = not column.not_null and (pool is None or pool.has_null or not read)
     limited = pool is not None
     return Cell(column, place, *fits, read, values.group(key), limited, nullable)

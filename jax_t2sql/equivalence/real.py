@@ -3,7 +3,7 @@
 import os
 import random
 import sqlite3
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from contextlib import closing
 from functools import lru_cache
 from pathlib import Path
@@ -40,7 +40,7 @@ class RealRows:
         self._connection.set_progress_handler(None, 0)
         self._connection.close()
 
-    def pools(self, reads: Iterable[tuple[str, str]]) -> dict[tuple[str, str], Pool]:
+    def pools(self) -> dict[tuple[str, str], Pool]:
         """For each column the values that stand in a sample of the real one's rows."""
         found = {}
         for table in self._catalog.tables:
@@ -69,7 +69,8 @@ class RealRows:
         for sheet in reversed(plan.sheets):
             self._add_parents(sheet, plan, rows)
         return without_faults(
-            {name: list(dict.fromkeys(kept)) for name, kept in rows.items()}, plan
+            {s.name: [s.relevant(row) for row in dict.fromkeys(rows[s.name])] for s in plan.sheets},
+            plan,
         )
 
     def _joined(self, chosen: Pattern, rows: Rows, rng: random.Random) -> None:

@@ -20,7 +20,7 @@ from jax_t2sql.equivalence.plan import make_plan
 from jax_t2sql.equivalence.real import RealRows
 from jax_t2sql.equivalence.replay import Refutation, confirm
 from jax_t2sql.equivalence.verdict import Source
-from jax_t2sql.sql.compare import results_equal
+from jax_t2sql.sql.compare import distinct_rows, results_equal
 from jax_t2sql.sql.modes import Mode
 from jax_t2sql.sql.schema import fold
 from jax_t2sql.sql.tokens import significant
@@ -89,10 +89,11 @@ class Search:
             self._statements.append(statement)
             reads |= found | _merged(statement, catalog)
         outlines = [outline(statement, catalog) for statement in self._statements]
-        pools = real.pools(reads) if real is not None and realistic else None
+        pools = real.pools() if real is not None and realistic else None
         self._plan = make_plan(catalog, reads, outlines, pools=pools)
         self._patterns = [pattern(found, self._plan) for found in outlines]
-        self._choices = Choices(catalog, self._plan.tables, *self._statements, mode)
+        bare = any(found.bare for found in outlines)
+        self._choices = Choices(catalog, self._plan.tables, *self._statements, mode, bare=bare)
         self._stack.callback(self._choices.close)
         self._corpus = Corpus(self._plan, self._rng)
         self._real = real
@@ -115,13 +116,20 @@ class Search:
         while self.tried < until and time.process_time() < deadline:
             rows, source = next(self._candidates)
             self.tried += 1
-            found = self.judge(rows, source)
+            found = self._judge(rows, source)
             if found is not None:
                 return found
         return None
 
-    def judge(self, rows: Rows, source: Source) -> Found | None:
-        """Whether a database tells the queries apart: differently, for sure, and in a replay."""
+    def propose(self, rows: Rows, source: Source) -> Found | None:
+        """Judges rows that somebody else has found."""
+        found = {
+            s.name: [s.relevant(row) for row in rows.get(s.name, ())] for s in self._plan.sheets
+        }
+        return self._judge(found, source)
+
+    def _judge(self, rows: Rows, source: Source) -> Found | None:
+        """Whether a database tells the queries apart: for sure, and in a replay."""
         if not self._differs(rows):
             return None
         if not self._is_real():
@@ -177,6 +185,8 @@ class Search:
         if pred is None:
             self._failed += 1
             return False
+        if self._mode.kind == "subset" and distinct_rows(gold) < self._mode.count:
+            return False  # gold lists the acceptable rows, and there are not enough to name
         if (gold == pred and self._mode.kind != "subset") or results_equal(gold, pred, self._mode):
             self._corpus.add(rows, gold, pred)
             return False

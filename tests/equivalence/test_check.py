@@ -24,10 +24,11 @@ DIFFERENT = [
      "SELECT c FROM s WHERE NOT EXISTS (SELECT 1 FROM r WHERE n = c)"),
     ("SELECT b FROM r ORDER BY n DESC LIMIT 1", "SELECT b FROM r WHERE n = (SELECT max(n) FROM r)"),
     ("SELECT b FROM r WHERE strftime('%Y', d) = '1990'", "SELECT b FROM r WHERE d LIKE '%1990%'"),
-    ("SELECT t FROM s GROUP BY t HAVING count(*) > 6", "SELECT t FROM s GROUP BY t HAVING count(*) > 5"),
+    ("SELECT t FROM s GROUP BY t HAVING count(*) > 6",
+     "SELECT t FROM s GROUP BY t HAVING count(*) > 5"),
     ("SELECT rank() OVER (ORDER BY n) FROM r", "SELECT row_number() OVER (ORDER BY n) FROM r"),
-    ("WITH RECURSIVE f(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM f WHERE i < 3) SELECT i FROM f, r",
-     "SELECT a FROM r"),
+    ("WITH RECURSIVE f(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM f WHERE i < 3)"
+     " SELECT i FROM f, r", "SELECT a FROM r"),
     ("SELECT b, n FROM r", "SELECT n, b FROM r"),
     ("SELECT a FROM r", "SELECT a, b FROM r"),
     ("SELECT b FROM r LIMIT 7", "SELECT b FROM r"),
@@ -48,7 +49,8 @@ def test_different_queries_are_refuted(gold, pred):
 
 
 EQUAL = [
-    ("SELECT a FROM r WHERE n > 1 AND b = 'x'", "select T.a from r as T where T.n>1 and T.b='x'", "list"),
+    ("SELECT a FROM r WHERE n > 1 AND b = 'x'",
+     "select T.a from r as T where T.n>1 and T.b='x'", "list"),
     ("SELECT DISTINCT n FROM r", "SELECT n FROM r", "set"),
     ("SELECT a FROM r WHERE n > 5", "SELECT a FROM r WHERE NOT (n <= 5)", "multiset"),
     ("SELECT c FROM s WHERE k IS NOT NULL", "SELECT c FROM s JOIN r ON k = a", "multiset"),
@@ -68,8 +70,10 @@ CHANCE = [
     ("SELECT n, b FROM r GROUP BY n", "SELECT n, max(b) FROM r WHERE b <> '' GROUP BY n"
      " UNION SELECT n, b FROM r GROUP BY n HAVING max(b) IS NULL OR max(b) = ''", "set"),
     ("SELECT b FROM r ORDER BY n", "SELECT b FROM r ORDER BY n, a DESC", "list"),
-    ("SELECT group_concat(b) FROM r", "SELECT group_concat(b) FROM (SELECT b FROM r ORDER BY b)", "set"),
-    ("SELECT a FROM r ORDER BY random() LIMIT 1", "SELECT max(a) FROM r HAVING count(*) > 0", "set"),
+    ("SELECT group_concat(b) FROM r",
+     "SELECT group_concat(b) FROM (SELECT b FROM r ORDER BY b)", "set"),
+    ("SELECT a FROM r ORDER BY random() LIMIT 1",
+     "SELECT max(a) FROM r HAVING count(*) > 0", "set"),
     ("SELECT sum(x) FROM r", "SELECT sum(x) FROM (SELECT x FROM r ORDER BY x)", "set"),
 ]  # fmt: skip
 
@@ -89,10 +93,14 @@ def test_the_grading_mode_decides():
 
 def test_subset_asks_for_enough_of_the_right_rows():
     gold = "SELECT b FROM r"
-    good = "SELECT DISTINCT b FROM r LIMIT 2"
-    verdict = check(gold, good, DDL, grading="subset,>=,1", budget=SHORT)
-    # On no rows at all there is nothing to name, so that even a right answer fails there.
-    assert verdict.kind == "refuted" and verdict.gold.rows == ()
+    for mode, pred in [
+        ("subset,=,2", "SELECT DISTINCT b FROM r LIMIT 2"),
+        ("subset,>=,1", "SELECT b FROM r WHERE n > 3 UNION SELECT max(b) FROM r"),
+    ]:
+        verdict = check(gold, pred, DDL, grading=mode, budget=SHORT)
+        assert verdict.kind != "refuted" or verdict.pred.rows == ((None,),), verdict
+    for pred in ("SELECT DISTINCT b FROM r LIMIT 3", "SELECT t FROM s UNION SELECT 'x'"):
+        assert check(gold, pred, DDL, grading="subset,=,2", budget=SHORT).kind == "refuted"
 
 
 @pytest.mark.parametrize(

@@ -86,6 +86,12 @@ REAL = [
         "set",
     ),
     ("SELECT date('now', '-1 day')", "SELECT date('now')", TIED, "set"),
+    (
+        "WITH RECURSIVE f(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM f LIMIT 3) SELECT i FROM f",
+        "SELECT id + 1 FROM t ORDER BY id LIMIT 3",
+        TIED,
+        "set",
+    ),
 ]
 
 

@@ -68,6 +68,31 @@ def test_sizes_that_queries_ask_about():
     assert outline(counted, CATALOG).sizes == [7]
 
 
+BARE = [
+    "SELECT a, b FROM t GROUP BY a",
+    "SELECT a, max(b) FROM t",
+    "SELECT * FROM t GROUP BY a",
+    "SELECT count(*) FROM t ORDER BY a",
+    "SELECT a FROM t GROUP BY a HAVING b > 1",
+    "SELECT t.a FROM t JOIN u GROUP BY u.a",
+    "SELECT 1 FROM t WHERE a IN (SELECT d FROM u GROUP BY a)",
+    "SELECT (((",
+]
+NOT_BARE = [
+    "SELECT a, count(b) FROM t GROUP BY a ORDER BY max(c)",
+    "SELECT a + 1, b AS k, sum(c) FROM t GROUP BY a + 1, k",
+    "SELECT a, sum(b) FROM t GROUP BY 1",
+    "SELECT count(*), max(a) - min(b) FROM t",
+    "SELECT a, b FROM t ORDER BY c",
+    "SELECT a, (SELECT max(d) FROM u WHERE u.a = t.a) FROM t",
+]
+
+
+@pytest.mark.parametrize("query", BARE + NOT_BARE)
+def test_bare_columns_are_seen(query):
+    assert outline(query, CATALOG).bare == (query in BARE)
+
+
 def test_a_check_is_read_as_a_condition_of_its_table():
     found = outline_of_check("a IN ('p', 'q')", "t", CATALOG)
     assert found.tables == ["t"] and found.atoms[0].direct == ("p", "q")

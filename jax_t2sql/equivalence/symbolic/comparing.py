@@ -19,7 +19,7 @@ from jax_t2sql.equivalence.symbolic.values import (
     same,
 )
 
-_NUMERIC = ("INTEGER", "REAL", "NUMERIC")
+NUMERIC = ("INTEGER", "REAL", "NUMERIC")
 MIXED = "MIXED"
 """The affinity of a result column to which the parts of a set operation give different ones."""
 
@@ -69,10 +69,10 @@ def converted(
     t: Terms, a: Val, a_affinity: str | None, b: Val, b_affinity: str | None
 ) -> tuple[Val, Val]:
     """Two values after the conversions that a comparison makes."""
-    if a_affinity in _NUMERIC:
-        if b_affinity not in _NUMERIC:
+    if a_affinity in NUMERIC:
+        if b_affinity not in NUMERIC:
             b = to_numeric(t, b)
-    elif b_affinity in _NUMERIC:
+    elif b_affinity in NUMERIC:
         a = to_numeric(t, a)
     elif a_affinity == "TEXT" and b_affinity is None:
         b = to_text(t, b)

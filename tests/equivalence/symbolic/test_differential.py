@@ -9,26 +9,20 @@ import sqlite3
 
 import pytest
 from interpreting import Encoding, given
-from querying import random_query, random_rows, random_schema
+from querying import fill, random_query, random_rows, random_schema
 
 from jax_t2sql.equivalence.catalog import read_catalog
 from jax_t2sql.equivalence.symbolic.errors import Unsupported
 from jax_t2sql.equivalence.symbolic.terms import TooLarge
-from jax_t2sql.sql.schema import quote_identifier
 
 _SEEDS = 320
 _SLICES = 8
 
 
 def _filled(ddl: str, rows: dict[str, list[tuple]]) -> sqlite3.Connection:
-    connection = sqlite3.connect(":memory:")
+    connection = sqlite3.connect(":memory:", isolation_level=None)
     connection.executescript(ddl)
-    for name, stored in rows.items():
-        for row in stored:
-            marks = ", ".join("?" * len(row))
-            connection.execute(
-                f"INSERT OR IGNORE INTO {quote_identifier(name)} VALUES ({marks})", row
-            )
+    fill(connection, rows)
     return connection
 
 
