@@ -114,9 +114,11 @@ class Search:
         """
         until = float("inf") if databases is None else self.tried + databases
         while self.tried < until and time.process_time() < deadline:
-            rows, source = next(self._candidates)
+            candidate = next(self._candidates, None)
+            if candidate is None:
+                break
             self.tried += 1
-            found = self._judge(rows, source)
+            found = self._judge(*candidate)
             if found is not None:
                 return found
         return None
@@ -160,8 +162,10 @@ class Search:
 
     def _all_candidates(self, *, empty: bool) -> Iterator[tuple[Rows, Source]]:
         plan, rng = self._plan, self._rng
-        if empty:
+        if empty or not plan.sheets:
             yield {sheet.name: [] for sheet in plan.sheets}, "search"
+        if not plan.sheets:  # no table is read: one database is as good as another
+            return
         for number in range(40):
             if number % 4 == 0:
                 yield grow(self._patterns, plan, rng), "search"
