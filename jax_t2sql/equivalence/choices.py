@@ -42,9 +42,11 @@ _GLANCE = _Effort(settled=2, runs=48, times=2)  # where the text shows nothing t
 _FIRST_LOOK = _Effort(settled=6, runs=48, times=2)
 _SECOND_LOOK = _Effort(settled=60, runs=400, times=6)
 
-# Without any of these words, and without bare columns, a query has one result as a set or bag.
+# Without any of these words, and without bare columns, a query has one result as a set or bag: but
+# for sums of REALs, and for texts that are equal by a collation and still not the same.
 _CHANCY = frozenset({"LIMIT", "OVER", "GROUP_CONCAT", "STRING_AGG", "JSON_GROUP_ARRAY",
-    "JSON_GROUP_OBJECT", "RANDOM", "RANDOMBLOB"})  # fmt: skip
+    "JSON_GROUP_OBJECT", "RANDOM", "RANDOMBLOB", "COLLATE"})  # fmt: skip
+_SUMS = frozenset({"SUM", "AVG", "TOTAL"})
 
 _INSTANTS = ("2026-11-30 12:00:00", "2019-02-28 23:59:59", "2033-07-01 00:00:00")
 _ROW_IDS = ("rowid", "_rowid_", "oid")
@@ -76,7 +78,14 @@ class Choices:
         self._arena: Arena | None = None
         self._queries: list[tuple[str, str]] = []
         words = {t.text.upper() for sql in (gold, pred) for t in significant(sql)}
-        self._chancy = bare or mode.kind == "list" or not words.isdisjoint(_CHANCY)
+        columns = [column for table in tables for column in table.columns]
+        self._chancy = (
+            bare
+            or mode.kind == "list"
+            or not words.isdisjoint(_CHANCY)
+            or any(column.collation != "BINARY" for column in columns)
+            or (not words.isdisjoint(_SUMS) and any(c.affinity == "REAL" for c in columns))
+        )
 
     def close(self) -> None:
         """Frees the database."""
