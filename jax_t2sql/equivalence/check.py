@@ -30,7 +30,8 @@ class Budget:
     """What a check may cost.
 
     Attributes:
-      seconds: processor time in all, search and proof together.
+      seconds: processor time in all, search and proof together; confirming what was found at the
+        last moment may add half a second.
       bound: rows a table up to which equivalence is to be proved; 0 leaves the proof out.
     """
 
@@ -121,7 +122,7 @@ def _verdict(
         seconds = _PROOF * budget.seconds
         proof = prove(gold, pred, catalog, mode=mode, bound=budget.bound, seconds=seconds)
         if isinstance(proof, Model) and strictness == "any":
-            found = search.propose(proof.rows, "proof")
+            found = search.propose(proof.rows, "proof", deadline=end)
     if found is None:
         more = _AFTER * budget.seconds if isinstance(proof, Proved) else budget.seconds
         found = search.run(min(end, time.process_time() + more))

@@ -8,6 +8,7 @@ never meet although every result has been seen more than once.
 """
 
 import random
+import time
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import ExitStack
@@ -76,6 +77,7 @@ class Choices:
         self._rng = random.Random(0)
         self._stack = ExitStack()
         self._arena: Arena | None = None
+        self._deadline = float("inf")
         self._queries: list[tuple[str, str]] = []
         words = {t.text.upper() for sql in (gold, pred) for t in significant(sql)}
         columns = [column for table in tables for column in table.columns]
@@ -92,14 +94,22 @@ class Choices:
         self._stack.close()
 
     def real(
-        self, rows: Rows, gold: list[tuple], pred: list[tuple], *, thorough: bool = False
+        self,
+        rows: Rows,
+        gold: list[tuple],
+        pred: list[tuple],
+        *,
+        thorough: bool = False,
+        deadline: float = float("inf"),
     ) -> bool:
         """Whether a difference on these rows is the queries' own.
 
         Args:
           rows: the database; gold, pred: what the queries gave on it.
           thorough: look long enough to be sure; for the one that is to be reported.
+          deadline: in processor time of this process; what is not settled by then does not count.
         """
+        self._deadline = deadline
         if self._arena is None:
             self._open()
         effort = _GLANCE
@@ -145,6 +155,8 @@ class Choices:
         for number in range(effort.runs):
             if number % block == 0:
                 self._arena.reverse_scans(number // block % 2 == 1)
+            if time.process_time() > self._deadline:
+                return False
             if not self._arena.load(self._arranged(rows, number)):
                 return False
             for query, results in ((gold, golds), (pred, preds)):
