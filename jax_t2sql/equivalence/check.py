@@ -83,7 +83,7 @@ def check(
         raise UserError('strictness "realistic" needs the real database; give its path')
     catalog = schema if isinstance(schema, Catalog) else read_catalog(schema)
     with ExitStack() as stack:
-        real = stack.enter_context(RealRows(database, catalog)) if database is not None else None
+        real = stack.enter_context(RealRows(database)) if database is not None else None
         search = stack.enter_context(
             Search(
                 gold,
