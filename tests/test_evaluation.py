@@ -214,6 +214,20 @@ def test_a_rule_may_only_measure(databases, pool, checked):
     assert found[0].reward.total == 1.0 and found[0].equivalence.kind == "refuted"
 
 
+def test_a_schema_that_cannot_be_read_leaves_the_pair_open(tmp_path, pool):
+    connection = sqlite3.connect(tmp_path / "shop.sqlite")
+    connection.executescript("CREATE TABLE t (a); DROP TABLE t;")
+    connection.close()
+    prompts = question_prompts(tmp_path, max_tokens_per_turn=100, max_context=400)
+    asked = problem("none", "SELECT 1 + 2")
+    policy = Scripted({"<none>": "SELECT 3"})
+    states = run_episodes([asked], [0], policy=policy, prompts=prompts, pool=pool)
+    (found,) = grade_episodes(states, prompts=prompts, pool=pool, equivalence=RULE)
+    assert (found.reward.total, found.equivalence.kind) == (1.0, "unknown")
+    assert "creates no table" in found.equivalence.reason
+    assert sample_record(found)["equivalence"]["cause"] == "not_runnable"
+
+
 def test_records_hold_the_counterexample(checked):
     told = sample_record(checked[0])["equivalence"]
     assert (told["verdict"], told["source"] is not None) == ("refuted", True)

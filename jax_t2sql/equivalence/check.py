@@ -10,7 +10,7 @@ from jax_t2sql.equivalence.catalog import Catalog, read_catalog
 from jax_t2sql.equivalence.normalise import twins
 from jax_t2sql.equivalence.real import RealRows
 from jax_t2sql.equivalence.search import Found, Search
-from jax_t2sql.equivalence.symbolic import Model, Proved, prove
+from jax_t2sql.equivalence.symbolic import Model, NoProof, Proof, Proved, prove
 from jax_t2sql.equivalence.verdict import Verdict, equivalent, refuted, unknown
 from jax_t2sql.errors import UserError
 from jax_t2sql.sql.modes import Mode, parse_mode
@@ -20,7 +20,9 @@ Strictness = Literal["any", "realistic"]
 # Most pairs that differ do so on one of the first databases: these cost less than reading the
 # queries closely.
 _FIRST = 60
-_SEARCH_SHARE = 0.6
+# Shares of the time: search before the proof is tried, the proof, and search after a proof, as
+# counterexamples may need more rows than it looked at.
+_BEFORE, _PROOF, _AFTER = 0.15, 0.4, 0.15
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,7 +30,8 @@ class Budget:
     """What a check may cost.
 
     Attributes:
-      seconds: processor time in all, search and proof together.
+      seconds: processor time in all, search and proof together; confirming what was found at the
+        last moment may add half a second.
       bound: rows a table up to which equivalence is to be proved; 0 leaves the proof out.
     """
 
@@ -113,25 +116,37 @@ def _verdict(
     if found is None and twins(gold, pred, catalog, mode):
         return equivalent(reason="the two are one query, written in two ways", source="syntax")
     if found is None:
-        share = _SEARCH_SHARE if budget.bound else 1.0
-        found = search.run(start + share * budget.seconds)
+        found = search.run(start + (_BEFORE if budget.bound else 1.0) * budget.seconds)
+    proof = None
+    if found is None and budget.bound and time.process_time() < end:
+        seconds = _PROOF * budget.seconds
+        proof = prove(gold, pred, catalog, mode=mode, bound=budget.bound, seconds=seconds)
+        if isinstance(proof, Model) and strictness == "any":
+            found = search.propose(proof.rows, "proof", deadline=end)
+    if found is None:
+        more = _AFTER * budget.seconds if isinstance(proof, Proved) else budget.seconds
+        found = search.run(min(end, time.process_time() + more))
     if found is not None:
         return _refuted(found, mode)
-    left = end - time.process_time()
-    if not budget.bound or left <= 0:
-        return unknown(search.reason)
-    proof = prove(gold, pred, catalog, mode=mode, bound=budget.bound, seconds=left)
+    return _open(search.reason, proof, strictness)
+
+
+def _open(reason: str, proof: Proof | None, strictness: Strictness) -> Verdict:
+    """The verdict where no database was found."""
     if isinstance(proof, Proved):
         reason = f"no database of up to {proof.bound} rows a table tells them apart"
+        if proof.empty:
+            reason += ", but on none of these does either give a row"
+        if proof.largest is not None:
+            reason += f"; numbers above {proof.largest:,} left aside"
         return equivalent(reason=reason, source="proof", bound=proof.bound)
-    if not isinstance(proof, Model):
-        return unknown(f"{search.reason}; no proof: {proof.reason}")
-    if strictness == "realistic":
-        return unknown(f"{search.reason}; the solver's database is not made of real values")
-    found = search.propose(proof.rows, "proof")
-    if found is not None:
-        return _refuted(found, mode)
-    return unknown(f"{search.reason}; the solver's database shows no difference in a replay")
+    if isinstance(proof, NoProof):
+        return unknown(f"{reason}; no proof: {proof.reason}")
+    if isinstance(proof, Model):
+        if strictness == "realistic":
+            return unknown(f"{reason}; the solver's database is not made of real values")
+        return unknown(f"{reason}; the solver's database shows no difference in a replay")
+    return unknown(reason)
 
 
 def _refuted(found: Found, mode: Mode) -> Verdict:

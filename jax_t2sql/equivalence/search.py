@@ -25,6 +25,8 @@ from jax_t2sql.sql.modes import Mode
 from jax_t2sql.sql.schema import fold
 from jax_t2sql.sql.tokens import significant
 
+_GRACE = 0.5  # seconds beyond the deadline in which a difference may be confirmed
+
 
 @dataclass(frozen=True)
 class Found:
@@ -73,6 +75,7 @@ class Search:
         self._texts = (gold, pred)
         self._statements: list[str] = []
         self._last = ""
+        self._deadline = float("inf")
         self._seen: tuple[Rows, list[tuple], list[tuple]] | None = None
         reads: set[tuple[str, str]] = set()
         self.unfit = ""
@@ -112,17 +115,21 @@ class Search:
           deadline: in processor time of this process.
           databases: try so many at most.
         """
+        self._deadline = deadline
         until = float("inf") if databases is None else self.tried + databases
         while self.tried < until and time.process_time() < deadline:
-            rows, source = next(self._candidates)
+            candidate = next(self._candidates, None)
+            if candidate is None:
+                break
             self.tried += 1
-            found = self._judge(rows, source)
+            found = self._judge(*candidate)
             if found is not None:
                 return found
         return None
 
-    def propose(self, rows: Rows, source: Source) -> Found | None:
-        """Judges rows that somebody else has found."""
+    def propose(self, rows: Rows, source: Source, *, deadline: float) -> Found | None:
+        """Judges rows that somebody else has found; `deadline` as for `run`."""
+        self._deadline = deadline
         found = {
             s.name: [s.relevant(row) for row in rows.get(s.name, ())] for s in self._plan.sheets
         }
@@ -137,7 +144,7 @@ class Search:
             self._corpus.promise(rows)
             return None
         rows = minimise(self._seen[0], self._tells_apart)
-        if not (self._differs(rows) and self._choices.real(*self._seen, thorough=True)):
+        if not (self._differs(rows) and self._is_real(thorough=True)):
             self.free += 1
             return None
         result = confirm(self._catalog, rows, *self._texts, self._mode)
@@ -160,8 +167,10 @@ class Search:
 
     def _all_candidates(self, *, empty: bool) -> Iterator[tuple[Rows, Source]]:
         plan, rng = self._plan, self._rng
-        if empty:
+        if empty or not plan.sheets:
             yield {sheet.name: [] for sheet in plan.sheets}, "search"
+        if not plan.sheets:  # no table is read: one database is as good as another
+            return
         for number in range(40):
             if number % 4 == 0:
                 yield grow(self._patterns, plan, rng), "search"
@@ -206,10 +215,13 @@ class Search:
             self._arena.load(kept)
         return kept
 
-    def _is_real(self) -> bool:
-        return self._choices.real(*self._seen)
+    def _is_real(self, *, thorough: bool = False) -> bool:
+        deadline = self._deadline + _GRACE
+        return self._choices.real(*self._seen, thorough=thorough, deadline=deadline)
 
     def _tells_apart(self, rows: Rows) -> bool:
+        if time.process_time() > self._deadline:
+            return False  # what has been found is to be confirmed, not polished
         mended = mend(rows, self._plan, self._rng)
         return mended == rows and self._differs(rows) and self._is_real()
 

@@ -122,6 +122,13 @@ def test_what_does_not_run_is_unknown_with_the_reason(gold, pred, reason):
     assert verdict.kind == "unknown" and verdict.reason.startswith(f"the {reason}")
 
 
+def test_queries_without_tables():
+    assert check("SELECT 1", "SELECT 2", DDL, budget=SHORT).kind == "refuted"
+    assert check("SELECT 1", "SELECT 1.0", DDL, budget=SHORT).kind != "refuted"
+    assert check("SELECT random()", "SELECT random() ", DDL, budget=SHORT).kind != "refuted"
+    assert check("SELECT random()", "SELECT random() + 0", DDL, budget=SHORT).kind != "refuted"
+
+
 def test_the_budget_is_kept_and_the_answer_repeats():
     gold = "WITH RECURSIVE f(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM f) SELECT i FROM f"
     verdict = check(gold, "SELECT a FROM r", DDL, budget=SHORT)

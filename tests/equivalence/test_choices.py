@@ -106,6 +106,24 @@ def test_what_holds_today_alone_does_not_count():
     assert not real(year, "SELECT 0", rows)
 
 
+@pytest.mark.parametrize(
+    ("gold", "pred"),
+    [
+        ("SELECT DISTINCT w FROM k", "SELECT max(w COLLATE BINARY) FROM k"),
+        ("SELECT w FROM k GROUP BY w", "SELECT min(w COLLATE BINARY) FROM k"),
+        ("SELECT w FROM k UNION SELECT w FROM k", "SELECT max(w COLLATE BINARY) FROM k"),
+    ],
+)
+def test_one_of_texts_that_are_equal_by_collation_is_a_choice(gold, pred):
+    catalog = read_catalog("CREATE TABLE k (w TEXT COLLATE NOCASE)")
+    rows = {"k": [("b",), ("B",), ("b",)]}
+    with Arena(catalog.ddl, catalog.tables) as arena:
+        arena.load(rows)
+        results = arena.run(gold), arena.run(pred)
+    with closing(Choices(catalog, catalog.tables, gold, pred, parse_mode("set"))) as choices:
+        assert not choices.real(rows, *results, thorough=True)
+
+
 def test_queries_that_speak_of_row_ids_keep_them():
     rows = {"t": [(5, 1, "x", 0.1), (9, 2, "y", 0.2)], "u": []}
     assert real("SELECT rowid FROM t", "SELECT a FROM t", rows)

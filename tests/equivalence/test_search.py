@@ -38,9 +38,9 @@ def test_rows_from_elsewhere_are_judged_and_minimised():
     gold, pred = "SELECT x FROM p", "SELECT x FROM p WHERE k = 'u'"
     with Search(gold, pred, CATALOG, mode=parse_mode("set")) as search:
         rows = {"p": [(n, "uv"[n % 2]) for n in range(6)], "c": []}
-        found = search.propose(rows, "proof")
+        found = search.propose(rows, "proof", deadline=later())
         assert found.source == "proof" and len(found.rows["p"]) == 1
-        assert search.propose({"p": [(1, "u")], "c": []}, "proof") is None
+        assert search.propose({"p": [(1, "u")], "c": []}, "proof", deadline=later()) is None
 
 
 def test_chance_is_counted_as_such():
@@ -60,6 +60,17 @@ def test_one_seed_finds_one_database(seed):
         ) as search:  # fmt: skip
             found.append(search.run(later()))
     assert found[0] == found[1] and found[0].rows["c"] == [(found[0].rows["p"][0][0], 4)]
+
+
+def test_slow_queries_end_with_the_time():
+    slow = (
+        "WITH RECURSIVE f(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM f WHERE i < 9000)"
+        " SELECT max(i) + {} FROM f, p GROUP BY x LIMIT 1"
+    )
+    start = time.process_time()
+    with Search(slow.format(1), slow.format("x"), CATALOG, mode=parse_mode("set")) as search:
+        search.run(start + 0.2)
+    assert search.tried > 0 and time.process_time() - start < 5
 
 
 def test_natural_joins_read_what_they_join():
