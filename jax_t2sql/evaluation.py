@@ -3,14 +3,16 @@
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from jax_t2sql.equivalence import Verdict as EquivalenceVerdict
-from jax_t2sql.equivalence import unknown_cause
 from jax_t2sql.grading import GradingPool
 from jax_t2sql.rollouts import PromptBuilder, Rollout, grade_episodes, run_episodes
 from jax_t2sql.sampling.policy import Policy
 from jax_t2sql.stats import wilson
 from jax_t2sql.text2sql import Problem
+
+if TYPE_CHECKING:
+    from jax_t2sql.equivalence import Verdict as EquivalenceVerdict
 
 
 @dataclass(frozen=True)
@@ -129,8 +131,10 @@ def score_by(answers: Sequence[Answer], key: Callable[[Problem], str | None]) ->
     return {name: score(groups[name]) for name in sorted(groups)}
 
 
-def equivalence_record(verdict: EquivalenceVerdict) -> dict:
+def equivalence_record(verdict: "EquivalenceVerdict") -> dict:
     """A verdict on a pair of queries as people and metrics read it."""
+    from jax_t2sql.equivalence import unknown_cause  # loads a solver, for runs that check alone
+
     cause = {"cause": unknown_cause(verdict.reason)} if verdict.kind == "unknown" else {}
     return {
         "verdict": verdict.kind,

@@ -6,10 +6,11 @@ together: one `Policy.generate` for every turn due, then every query due in the 
 
 import hashlib
 from collections.abc import Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from jax_t2sql.equivalence import Verdict as EquivalenceVerdict
 from jax_t2sql.errors import UserError
 from jax_t2sql.grading import (
     EquivalenceRule,
@@ -47,6 +48,9 @@ class _Schema:
     doc: SchemaDoc
     text: str
     tokens: int
+
+if TYPE_CHECKING:
+    from jax_t2sql.equivalence import Verdict as EquivalenceVerdict
 
 
 class PromptBuilder:
@@ -170,7 +174,7 @@ class Rollout:
     state: EpisodeState
     verdict: Verdict | None
     reward: Reward
-    equivalence: EquivalenceVerdict | None = None
+    equivalence: "EquivalenceVerdict | None" = None
 
 
 def rollout_seed(*parts: int | str) -> int:
@@ -265,7 +269,7 @@ def grade_episodes(
             for i, job in zip(answered, jobs, strict=True)
             if verdicts[i].status == "equal"
         }
-    checked = {i: future.result() for i, future in checks.items()}
+    checked = {i: _check_result(future) for i, future in checks.items()}
     rollouts = []
     for i, state in enumerate(states):
         check = checked.get(i)
@@ -273,6 +277,16 @@ def grade_episodes(
         earned = reward(state.ending, verdicts.get(i), refuted=refuted, rule=rule)
         rollouts.append(Rollout(state, verdicts.get(i), earned, check))
     return rollouts
+
+
+def _check_result(future: "Future[EquivalenceVerdict]") -> "EquivalenceVerdict":
+    """The verdict; a schema that the checker cannot read leaves it open, and the run goes on."""
+    try:
+        return future.result()
+    except UserError as error:
+        from jax_t2sql.equivalence import unknown  # loads a solver, for runs that check alone
+
+        return unknown(f"the check cannot be run: {error}")
 
 
 def _without_empty(verdict: Verdict) -> Verdict:

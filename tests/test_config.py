@@ -5,6 +5,7 @@ import json
 import pytest
 
 from jax_t2sql import train
+from jax_t2sql.assembly import equivalence_rule, reward_rule
 from jax_t2sql.config import (
     AdapterConfig,
     GradingConfig,
@@ -94,12 +95,25 @@ def test_bounds_name_option_and_limit():
         ("--loss.ratio-low 1 --loss.ratio-high 1", "leave room between"),
         ("--databases folder", "learns the built-in world only"),
         ("--data.eval heldout.jsonl", "learns the built-in world only"),
+        ("--reward.equivalence-penalty 1.5", "must be from 0 to 1"),
+        ("--reward.equivalence-seconds 0", "must be from 0.05"),
+        ("--reward.floor 1", "must be from -100 to 0"),
     ],
 )
 def test_values_that_cannot_work_are_refused_at_once(option, says):
     args = train.parse(["--config", "configs/quickstart.py", *option.split()])
     with pytest.raises(UserError, match=says):
         resolve(args.run)
+
+
+def test_what_is_checked_and_what_it_costs():
+    off = resolve(TrainConfig()).reward
+    assert equivalence_rule(off) is None and reward_rule(off).floor == -1.0
+    words = "--reward.equivalence check --reward.equivalence-penalty 0.3 --reward.floor None"
+    args = train.parse(["--config", "configs/quickstart.py", *words.split()])
+    reward = resolve(args.run).reward
+    assert equivalence_rule(reward).method == "check"
+    assert (reward_rule(reward).refuted, reward_rule(reward).floor) == (-0.3, None)
 
 
 def test_resolved_values_are_final():

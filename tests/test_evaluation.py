@@ -1,5 +1,6 @@
 """Scores, their parts and the records of episodes."""
 
+import json
 import sqlite3
 from types import SimpleNamespace
 
@@ -7,9 +8,9 @@ import pytest
 
 from jax_t2sql.errors import UserError
 from jax_t2sql.eval import EvalArgs, evaluate_file, split_policy
-from jax_t2sql.evaluation import evaluate, sample_record, score, score_by
-from jax_t2sql.grading import GradingPool
-from jax_t2sql.groups import group_metrics
+from jax_t2sql.evaluation import evaluate, is_correct, sample_record, score, score_by
+from jax_t2sql.grading import EquivalenceRule, GradingPool, RewardRule
+from jax_t2sql.groups import equivalence_metrics, group_metrics
 from jax_t2sql.rollouts import PromptBuilder, grade_episodes, rollout_seed, run_episodes
 from jax_t2sql.text2sql import Completion, EpisodeConfig, Problem
 
@@ -179,6 +180,81 @@ def test_long_prompts_are_set_aside_with_numbers(databases):
     fitting, too_long = prompts.split_by_length(PROBLEMS)
     assert [p.question_id for p in fitting] == ["right", "wrong", "empty"]
     assert "prompt of 8 tokens; with 10 to answer it is over the context of 17" in too_long[0][1]
+
+
+LUCKY = problem("lucky", "SELECT max(a) FROM t")
+SAME = problem("same", "SELECT a FROM t WHERE a > 1")
+ROLLS = {"<lucky>": "SELECT 3", "<same>": "SELECT a FROM t WHERE 1 < a", **ANSWERS}
+RULE = EquivalenceRule(seconds=0.5)
+
+
+@pytest.fixture(scope="module")
+def checked(databases, pool):
+    """A lucky answer, a right one and a wrong one, checked for equivalence."""
+    prompts = question_prompts(databases, max_tokens_per_turn=100, max_context=400)
+    problems = [LUCKY, SAME, PROBLEMS[1]]
+    states = run_episodes(problems, range(3), policy=Scripted(ROLLS), prompts=prompts, pool=pool)
+    return grade_episodes(states, prompts=prompts, pool=pool, equivalence=RULE)
+
+
+def test_only_right_answers_are_checked_and_only_refuted_ones_lose(checked):
+    assert [r.verdict.status for r in checked] == ["equal", "equal", "different"]
+    assert checked[0].equivalence.kind == "refuted"
+    assert checked[1].equivalence.kind in ("equivalent", "unknown")
+    assert checked[2].equivalence is None
+    assert [r.reward.total for r in checked] == [0.8, 1.0, 0.0]
+    assert [r.reward.terms.get("equivalence") for r in checked] == [-0.2, 0.0, None]
+    assert is_correct(checked[0]), "benchmarks go by the real data alone"
+
+
+def test_a_rule_may_only_measure(databases, pool, checked):
+    rule, prompts = RewardRule(refuted=0.0), question_prompts(databases)
+    found = grade_episodes([checked[0].state], prompts=prompts, pool=pool, rule=rule,
+                           equivalence=RULE)  # fmt: skip
+    assert found[0].reward.total == 1.0 and found[0].equivalence.kind == "refuted"
+
+
+def test_a_schema_that_cannot_be_read_leaves_the_pair_open(tmp_path, pool):
+    connection = sqlite3.connect(tmp_path / "shop.sqlite")
+    connection.executescript("CREATE TABLE t (a); DROP TABLE t;")
+    connection.close()
+    prompts = question_prompts(tmp_path, max_tokens_per_turn=100, max_context=400)
+    asked = problem("none", "SELECT 1 + 2")
+    policy = Scripted({"<none>": "SELECT 3"})
+    states = run_episodes([asked], [0], policy=policy, prompts=prompts, pool=pool)
+    (found,) = grade_episodes(states, prompts=prompts, pool=pool, equivalence=RULE)
+    assert (found.reward.total, found.equivalence.kind) == (1.0, "unknown")
+    assert "creates no table" in found.equivalence.reason
+    assert sample_record(found)["equivalence"]["cause"] == "not_runnable"
+
+
+def test_records_hold_the_counterexample(checked):
+    told = sample_record(checked[0])["equivalence"]
+    assert (told["verdict"], told["source"] is not None) == ("refuted", True)
+    assert "CREATE TABLE t" in told["database"]
+    assert "equivalence" not in sample_record(checked[2])
+
+
+def test_checks_are_counted_by_step(checked):
+    rollouts = [
+        SimpleNamespace(terms=dict(r.reward.terms), trace=json.dumps(sample_record(r)))
+        for r in checked
+    ]
+    metrics = equivalence_metrics([SimpleNamespace(rollouts=rollouts)])
+    assert metrics["equivalence_checked"] == 2
+    assert metrics["refuted_share"] == 0.5
+    source = checked[0].equivalence.source.replace("-", "_")
+    assert metrics[f"refuted_by_{source}_share"] == 0.5
+    assert metrics["equivalent_share"] + metrics["unknown_share"] == 0.5
+    assert metrics["equivalence_cpu_seconds"] > 0
+    assert equivalence_metrics([SimpleNamespace(rollouts=rollouts[2:])]) == {}
+
+
+def test_reasons_of_unknown_are_counted():
+    trace = {"equivalence": {"verdict": "unknown", "cause": "chance", "cpu_seconds": 0.0}}
+    rollout = SimpleNamespace(terms={"equivalence": 0.0}, trace=json.dumps(trace))
+    metrics = equivalence_metrics([SimpleNamespace(rollouts=[rollout])])
+    assert metrics["unknown_share"] == metrics["unknown_chance_share"] == 1.0
 
 
 def test_group_metrics_count_shares():

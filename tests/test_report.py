@@ -185,7 +185,8 @@ def test_a_part_of_the_metrics_makes_a_part_of_the_curves(tmp_path):
         tracker.log(1, {"reward_mean": 0.1, "loss": None, "lr": "fast", "ratio_mean": math.inf})
     page = Page(write_report(tmp_path))
     assert [figure["title"] for figure in page.json("figures")] == ["Reward"]
-    assert "Not recorded in this run: accuracy, share of rollouts, loss," in page.text
+    said = "Not recorded in this run: accuracy, share of rollouts, equivalence, loss,"
+    assert said in page.text
 
 
 @pytest.mark.parametrize("result", ["", "[", "[1]", '{"before": "x", "after": 7, "parts": 1}', "3"])

@@ -15,7 +15,7 @@ from jax_t2sql.sql.schema import fold, quote_identifier
 from jax_t2sql.sql.tokens import significant, split_statement
 
 _STEPS = 1_000
-_MAX_LOOKS = 1_000  # a million steps: some 20 ms
+_MAX_LOOKS = 300  # 300,000 steps: some 10 ms
 _MAX_ROWS = 2_000
 _MAX_BYTES = 1_000_000
 
@@ -92,7 +92,7 @@ class Arena:
         self._filled.add(table)
         try:
             self._connection.execute(insert, row)
-        except sqlite3.Error:
+        except (sqlite3.Error, UnicodeEncodeError, OverflowError):
             return False
         return True
 

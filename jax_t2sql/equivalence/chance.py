@@ -23,20 +23,22 @@ class _Level:
     compound: bool = False
 
 
-def shuffled(statement: str, *, ordered: bool) -> str:
+def shuffled(statement: str, *, ordered: bool, compounds: bool = True) -> str:
     """The query with random choices.
 
     Args:
       ordered: whether the order of the result's rows counts; then a query without ORDER BY gives
         them in random order.
+      compounds: whether UNION and the like get random choices too; a recursive one cannot.
     """
     tokens = significant(statement)
     edits: list[tuple[int, str]] = []
     for level, end in _levels(tokens):
-        _shuffle(level, end, edits)
+        if compounds or not level.compound:
+            _shuffle(level, end, edits)
     if ordered and not _top_is_ordered(tokens):
         edits += [(0, "SELECT * FROM ("), (len(statement), f") ORDER BY {SHUFFLE}()")]
-    # Of edits at one place the later ones are of outer levels, and belong outside.
+    # Of edits at one place the later ones come to stand first.
     for place, text in sorted(edits, key=lambda edit: -edit[0]):
         statement = statement[:place] + text + statement[place:]
     return statement
@@ -77,9 +79,9 @@ def _shuffle(level: _Level, end: int, edits: list[tuple[int, str]]) -> None:
         return
     stop = limit.start if limit else end
     begin = order.start if order else stop
+    edits.append((stop, f", {SHUFFLE}() " if order else f" ORDER BY {SHUFFLE}() "))
     if level.compound:  # its ORDER BY knows nothing but result columns
         edits += [(level.first.start, "SELECT * FROM ("), (begin, ") ")]
-    edits.append((stop, f", {SHUFFLE}() " if order else f" ORDER BY {SHUFFLE}() "))
 
 
 def _top_is_ordered(tokens: list[Token]) -> bool:

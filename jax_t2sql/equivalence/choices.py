@@ -8,9 +8,11 @@ never meet although every result has been seen more than once.
 """
 
 import random
+import time
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
 
 from jax_t2sql.equivalence.arena import Arena, loose_ddl
 from jax_t2sql.equivalence.catalog import Catalog, Rows, Table
@@ -20,7 +22,33 @@ from jax_t2sql.sql.modes import Mode
 from jax_t2sql.sql.schema import fold
 from jax_t2sql.sql.tokens import significant
 
-_FEW, _MANY = 6, 48
+
+@dataclass(frozen=True)
+class _Effort:
+    """How long to look for other results.
+
+    Attributes:
+      settled: runs after which one result throughout is taken for the only one.
+      runs: runs where there were several; times: how often each must then have been seen.
+    """
+
+    settled: int
+    runs: int
+    times: int
+
+
+# A search meets thousands of differences by chance: what passes the first look is looked at again,
+# when few rows are left, with odds that no number of tries makes likely.
+_GLANCE = _Effort(settled=2, runs=2, times=2)  # where the text shows nothing to choose
+_FIRST_LOOK = _Effort(settled=6, runs=48, times=2)
+_SECOND_LOOK = _Effort(settled=60, runs=400, times=6)
+
+# Without any of these words, and without bare columns, a query has one result as a set or bag: but
+# for sums of REALs, and for texts that are equal by a collation and still not the same.
+_CHANCY = frozenset({"LIMIT", "OVER", "GROUP_CONCAT", "STRING_AGG", "JSON_GROUP_ARRAY",
+    "JSON_GROUP_OBJECT", "RANDOM", "RANDOMBLOB", "COLLATE"})  # fmt: skip
+_SUMS = frozenset({"SUM", "AVG", "TOTAL"})
+
 _INSTANTS = ("2026-11-30 12:00:00", "2019-02-28 23:59:59", "2033-07-01 00:00:00")
 _ROW_IDS = ("rowid", "_rowid_", "oid")
 
@@ -29,29 +57,65 @@ class Choices:
     """Judges differences between two queries. Holds a database of its own; close it."""
 
     def __init__(
-        self, catalog: Catalog, tables: Sequence[Table], gold: str, pred: str, mode: Mode
+        self,
+        catalog: Catalog,
+        tables: Sequence[Table],
+        gold: str,
+        pred: str,
+        mode: Mode,
+        *,
+        bare: bool = True,
     ) -> None:
-        """Takes single statements that compile."""
+        """Takes single statements that compile.
+
+        Args:
+          tables: those that hold rows.
+          bare: whether one of the queries may have bare columns.
+        """
         self._catalog, self._tables, self._mode = catalog, tables, mode
         self._gold, self._pred = gold, pred
         self._rng = random.Random(0)
         self._stack = ExitStack()
         self._arena: Arena | None = None
+        self._deadline = float("inf")
         self._queries: list[tuple[str, str]] = []
+        words = {t.text.upper() for sql in (gold, pred) for t in significant(sql)}
+        columns = [column for table in tables for column in table.columns]
+        self._chancy = (
+            bare
+            or mode.kind == "list"
+            or not words.isdisjoint(_CHANCY)
+            or any(column.collation != "BINARY" for column in columns)
+            or (not words.isdisjoint(_SUMS) and any(c.affinity == "REAL" for c in columns))
+        )
 
     def close(self) -> None:
         """Frees the database."""
         self._stack.close()
 
-    def real(self, rows: Rows, gold: list[tuple], pred: list[tuple]) -> bool:
+    def real(
+        self,
+        rows: Rows,
+        gold: list[tuple],
+        pred: list[tuple],
+        *,
+        thorough: bool = False,
+        deadline: float = float("inf"),
+    ) -> bool:
         """Whether a difference on these rows is the queries' own.
 
         Args:
           rows: the database; gold, pred: what the queries gave on it.
+          thorough: look long enough to be sure; for the one that is to be reported.
+          deadline: in processor time of this process; what is not settled by then does not count.
         """
+        self._deadline = deadline
         if self._arena is None:
             self._open()
-        return all(self._differ(rows, *queries, gold, pred) for queries in self._queries)
+        effort = _GLANCE
+        if self._chancy:
+            effort = _SECOND_LOOK if thorough else _FIRST_LOOK
+        return all(self._differ(rows, *pair, gold, pred, effort) for pair in self._queries)
 
     def _open(self) -> None:
         by_row_id = any(
@@ -69,16 +133,30 @@ class Choices:
 
     def _loosened(self, sql: str, instant: str) -> str:
         sql = at_instant(sql, instant) if instant else sql
-        loose = shuffled(sql, ordered=self._mode.kind == "list")
-        return loose if self._arena.reads(loose) is not None else sql
+        ordered = self._mode.kind == "list"
+        for compounds in (True, False):
+            loose = shuffled(sql, ordered=ordered, compounds=compounds)
+            if self._arena.reads(loose) is not None:
+                return loose
+        return sql
 
     def _differ(
-        self, rows: Rows, gold: str, pred: str, gold_seen: list[tuple], pred_seen: list[tuple]
+        self,
+        rows: Rows,
+        gold: str,
+        pred: str,
+        gold_seen: list[tuple],
+        pred_seen: list[tuple],
+        effort: _Effort,
     ) -> bool:
         golds, preds = _Results(self._mode), _Results(self._mode)
-        clocked = len(self._queries) > 1
-        for number in range(_MANY):
-            self._arena.reverse_scans(number % 2 == 1)
+        # Turning the scans round has SQLite compile everything anew: not at every run.
+        block = effort.settled // 2
+        for number in range(effort.runs):
+            if number % block == 0:
+                self._arena.reverse_scans(number // block % 2 == 1)
+            if time.process_time() > self._deadline:
+                return False
             if not self._arena.load(self._arranged(rows, number)):
                 return False
             for query, results in ((gold, golds), (pred, preds)):
@@ -89,24 +167,37 @@ class Choices:
                 others = preds if results is golds else golds
                 if fresh and others.meets(found, self._mode, other_is_gold=results is golds):
                     return False
-            if number + 1 == _FEW and golds.settled and preds.settled:
-                break
+            if golds.settled and preds.settled:
+                if number + 1 >= effort.settled:
+                    break
+            elif effort is _GLANCE:  # there is something to choose after all
+                self._chancy = True
+                return self._differ(rows, gold, pred, gold_seen, pred_seen, _FIRST_LOOK)
+            elif number + 1 == _FIRST_LOOK.runs and not _known(golds, preds, _FIRST_LOOK.times):
+                return False
+        clocked = len(self._queries) > 1
         if not clocked and not (golds.holds(gold_seen) and preds.holds(pred_seen)):
             return False  # there is more to choose than is chosen here
-        if not (golds.rare or preds.rare):
-            return True
-        # Of many results few are seen twice. Their sizes are fewer, and equal results agree in it.
-        return (
-            golds.sizes_known and preds.sizes_known and not golds.sizes.keys() & preds.sizes.keys()
-        )
+        return _known(golds, preds, effort.times)
 
     def _arranged(self, rows: Rows, number: int) -> Rows:
-        """The same rows in another order: as they are, backwards, then at random."""
+        """The same rows in another order: as they are, backwards, then at random.
+
+        Each row comes to lie first in its table once, and last once: where SQLite takes one row for
+        many, it is the first or last that it meets.
+        """
         if number == 0:
             return rows
         if number == 1:
             return {name: kept[::-1] for name, kept in rows.items()}
-        return {name: self._rng.sample(kept, len(kept)) for name, kept in rows.items()}
+        return {name: self._mixed(kept, number - 2) for name, kept in rows.items()}
+
+    def _mixed(self, kept: list[tuple], number: int) -> list[tuple]:
+        if len(kept) < 2:
+            return kept
+        place = number // 2 % len(kept)
+        others = self._rng.sample(kept[:place] + kept[place + 1 :], len(kept) - 1)
+        return [*others, kept[place]] if number % 2 else [kept[place], *others]
 
 
 class _Results:
@@ -140,15 +231,13 @@ class _Results:
         """Whether there was one result throughout."""
         return len(self.seen) == 1
 
-    @property
-    def rare(self) -> bool:
-        """Whether some result was seen once alone: then others may not have been seen at all."""
-        return len(self.seen) > 1 and min(self._times) == 1
+    def known(self, times: int) -> bool:
+        """Whether all results were seen so often that others are unlikely."""
+        return self.settled or min(self._times) >= times
 
-    @property
-    def sizes_known(self) -> bool:
-        """Whether every size was seen more than once."""
-        return min(self.sizes.values()) > 1
+    def sizes_known(self, times: int) -> bool:
+        """The same of the numbers of rows."""
+        return len(self.sizes) == 1 or min(self.sizes.values()) >= times
 
     def _size(self, result: list[tuple]) -> int:
         return distinct_rows(result) if self._mode.kind == "set" else len(result)
@@ -156,3 +245,12 @@ class _Results:
     def holds(self, result: list[tuple]) -> bool:
         """Whether a result is among those seen."""
         return any(k == result or results_equal(k, result, self._mode) for k in self.seen)
+
+
+def _known(golds: _Results, preds: _Results, times: int) -> bool:
+    """Whether results that did not meet so far never will."""
+    if golds.known(times) and preds.known(times):
+        return True
+    # Of many results few are seen often. Their sizes are fewer, and equal results agree in it.
+    known = golds.sizes_known(times) and preds.sizes_known(times)
+    return known and golds.sizes.keys().isdisjoint(preds.sizes)

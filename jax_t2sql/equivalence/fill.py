@@ -5,7 +5,8 @@ from dataclasses import dataclass
 
 from jax_t2sql.equivalence.catalog import Rows
 from jax_t2sql.equivalence.mend import mend
-from jax_t2sql.equivalence.plan import Cell, Link, Plan, Sheet, numbered
+from jax_t2sql.equivalence.plan import Cell, Link, Plan, Sheet
+from jax_t2sql.equivalence.pools import numbered
 
 _SMALL = 12  # up to so many rows in every table; above, in one alone
 _LARGEST = 260
@@ -21,6 +22,8 @@ class Profile:
       hit: how often a palette takes a value that satisfies a comparison; near: that just does not.
       null: how often a palette has a NULL.
       colors: how many values a palette may have, one of these: few make duplicates, ties and joins.
+      skewed: whether some values are taken far more often than others: then the largest group is
+        one alone.
     """
 
     low: int
@@ -30,6 +33,12 @@ class Profile:
     near: float
     null: float
     colors: tuple[int, ...]
+    skewed: bool
+
+    def pick(self, values: list, rng: random.Random) -> object:
+        """One of some values."""
+        place = rng.random()
+        return values[int((place * place if self.skewed else place) * len(values))]
 
     def rows(self, sheet: Sheet, rng: random.Random) -> int:
         """A number of rows for a table."""
@@ -61,6 +70,7 @@ def draw_profile(plan: Plan, rng: random.Random) -> Profile:
         near=rng.choice((0.0, 0.2, 0.6)),
         null=rng.choice((0.0, 0.0, 0.0, 0.15, 0.4)),
         colors=rng.choice(((1, 1, 2), (1, 2, 2, 3), (1, 2, 3, 5), (1, 1, 1, max(high, 5)))),
+        skewed=rng.random() < 0.4,
     )
 
 
@@ -73,7 +83,7 @@ def draw(plan: Plan, rng: random.Random, profile: Profile | None = None) -> Rows
         colors = [_palette(cell, rng, profile, palettes) for cell in sheet.cells]
         linked = [(link, rows.get(link.other) or []) for link in sheet.links]
         rows[sheet.name] = [
-            _row(sheet, colors, linked, rng) for _ in range(profile.rows(sheet, rng))
+            _row(sheet, colors, linked, profile, rng) for _ in range(profile.rows(sheet, rng))
         ]
     return mend(rows, plan, rng)
 
@@ -82,12 +92,12 @@ def draw_row(sheet: Sheet, rows: Rows, rng: random.Random, profile: Profile) -> 
     """One more row for a table of a database; not yet mended."""
     colors = [_palette(cell, rng, profile, {}) for cell in sheet.cells]
     linked = [(link, rows.get(link.other) or []) for link in sheet.links]
-    return _row(sheet, colors, linked, rng)
+    return _row(sheet, colors, linked, profile, rng)
 
 
 def draw_value(cell: Cell, rng: random.Random, profile: Profile) -> object:
     """One value for a column."""
-    if profile.null and not cell.column.not_null and rng.random() < profile.null:
+    if profile.null and cell.nullable and rng.random() < profile.null:
         return None
     if cell.hits and rng.random() < profile.hit:
         return rng.choice(cell.hits)
@@ -100,13 +110,13 @@ def _palette(
     cell: Cell, rng: random.Random, profile: Profile, shared: dict[int, list[object]]
 ) -> list[object]:
     """The values that a column takes in one database."""
-    if not cell.read and not cell.column.not_null:
+    if not cell.read and cell.nullable:
         return [None]
     if cell.group is not None and cell.group in shared and rng.random() < 0.9:
         return shared[cell.group]
     count = rng.choice(profile.colors)
     if count > len(cell.base) and not cell.hits and not cell.limited:
-        colors: list[object] = [numbered(cell, n) for n in range(1, count + 1)]
+        colors: list[object] = [numbered(cell.column, n) for n in range(1, count + 1)]
     else:
         colors = [draw_value(cell, rng, profile) for _ in range(count)]
     if cell.group is not None:
@@ -118,16 +128,17 @@ def _row(
     sheet: Sheet,
     colors: list[list[object]],
     linked: list[tuple[Link, list[tuple]]],
+    profile: Profile,
     rng: random.Random,
 ) -> tuple:
-    row = [c[0] if len(c) == 1 else c[int(rng.random() * len(c))] for c in colors]
+    row = [c[0] if len(c) == 1 else profile.pick(c, rng) for c in colors]
     fixed: dict[int, object] = {}
     for link, parents in linked:
         if fixed:  # foreign keys that share a column must agree on it
             shared = [pair for pair in link.pairs if pair[0] in fixed]
             parents = [p for p in parents if all(p[theirs] == fixed[o] for o, theirs in shared)]
         if parents and all(row[place] is not None for place in link.places):
-            parent = parents[int(rng.random() * len(parents))]
+            parent = profile.pick(parents, rng)
             for place, other in link.pairs:
                 row[place] = parent[other]
                 if len(linked) > 1:

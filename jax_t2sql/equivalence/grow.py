@@ -11,11 +11,12 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from jax_t2sql.equivalence.atoms import Outline, Ref
 from jax_t2sql.equivalence.catalog import Rows
 from jax_t2sql.equivalence.fill import Profile, draw_profile, draw_value
 from jax_t2sql.equivalence.mend import mend
-from jax_t2sql.equivalence.outline import Outline, Ref
-from jax_t2sql.equivalence.plan import Cell, Plan, Sheet, numbered
+from jax_t2sql.equivalence.plan import Cell, Plan, Sheet
+from jax_t2sql.equivalence.pools import numbered
 from jax_t2sql.equivalence.storing import convert
 from jax_t2sql.sql.schema import fold
 
@@ -83,7 +84,7 @@ def _row(
 ) -> tuple:
     row = []
     for cell in sheet.cells:
-        if not cell.read and not cell.column.not_null:
+        if not cell.read and cell.nullable:
             row.append(None)
             continue
         ref = (number, fold(cell.column.name))
@@ -103,11 +104,11 @@ def _satisfying(cell: Cell, rng: random.Random) -> object:
         return rng.choice(cell.hits)
     if cell.limited or rng.random() < 0.5:
         return rng.choice(cell.base) if cell.base else None
-    return numbered(cell, rng.randrange(1, 7))
+    return numbered(cell.column, rng.randrange(1, 7))
 
 
 def _other(cell: Cell, profile: Profile, rng: random.Random) -> object:
-    if not cell.column.not_null and rng.random() < 0.3:
+    if cell.nullable and rng.random() < 0.3:
         return None
     if cell.near and rng.random() < 0.5:
         return rng.choice(cell.near)

@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from jax_t2sql.equivalence.outline import Atom
+from jax_t2sql.equivalence.atoms import Atom
 
 _DATE = re.compile(r"(\d{4})-(\d{2})-(\d{2})(?:[ T](\d{2}):(\d{2})(?::(\d{2}))?.*)?")
 _MONTH = re.compile(r"(\d{4})-(\d{2})")
@@ -41,6 +41,8 @@ def values_for(atom: Atom) -> Values:
         low, high = atom.direct
         if isinstance(low, (int, float)) and isinstance(high, (int, float)):
             hits.insert(0, (low + high) // 2 if isinstance(low, int) else (low + high) / 2)
+    if atom.operator == "!=":
+        hits, near = near, hits
     return Values(tuple(dict.fromkeys(hits)), tuple(dict.fromkeys(near)))
 
 
@@ -49,8 +51,9 @@ def _number(value: int | float, atom: Atom, dated: bool, hits: list, near: list)
         _text(str(value), atom, dated, hits, near)
         return
     if "length" in atom.calls and 0 <= value < 50:
-        hits.append("x" * int(value))
-        near += ["x" * (int(value) + 1), "x" * max(int(value) - 1, 0)]
+        fits = {">": 1, "<": -1}.get(atom.operator, 0)
+        for more in (0, 1, -1):
+            (hits if more == fits else near).append("x" * max(int(value) + more, 0))
         return
     step = 1 if isinstance(value, int) or value.is_integer() else 0.5
     below, above = value - step, value + step

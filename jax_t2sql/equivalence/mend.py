@@ -6,7 +6,8 @@ CHECKs, and what only SQLite can judge, are left to SQLite: rows that it refuses
 import random
 
 from jax_t2sql.equivalence.catalog import Rows
-from jax_t2sql.equivalence.plan import Cell, Link, Plan, Sheet, numbered
+from jax_t2sql.equivalence.plan import Cell, Link, Plan, Sheet
+from jax_t2sql.equivalence.pools import numbered
 from jax_t2sql.equivalence.storing import convert
 
 _ROUNDS = 4  # foreign keys in a circle settle in a few
@@ -32,9 +33,33 @@ def mend(rows: Rows, plan: Plan, rng: random.Random, *, grow: bool = False) -> R
     return _without_orphans(rows, plan)
 
 
+def without_faults(rows: Rows, plan: Plan) -> Rows:
+    """The rows that keep the constraints as they are; no value is changed."""
+    kept = {}
+    for sheet in plan.sheets:
+        kept[sheet.name] = _unchanged(rows.get(sheet.name, []), sheet)
+    return _without_orphans(kept, plan)
+
+
+def _unchanged(rows: list[tuple], sheet: Sheet) -> list[tuple]:
+    required = [cell.place for cell in sheet.cells if not cell.nullable]
+    seen: list[set[tuple]] = [set() for _ in sheet.keys]
+    kept = []
+    for row in rows:
+        found = [_key_of(row, places, sheet) for places in sheet.keys]
+        if any(row[place] is None for place in required) or any(
+            key in taken for key, taken in zip(found, seen, strict=True) if key is not None
+        ):
+            continue
+        for key, taken in zip(found, seen, strict=True):
+            taken.add(key)
+        kept.append(row)
+    return kept
+
+
 def _valid(rows: list[tuple], sheet: Sheet, rng: random.Random) -> list[tuple]:
     """The rows that keep NOT NULL and the keys; single keys that collide get another value."""
-    required = [cell for cell in sheet.cells if cell.column.not_null]
+    required = [cell for cell in sheet.cells if not cell.nullable]
     if required and any(row[cell.place] is None for row in rows for cell in required):
         rows = [_filled(row, required) for row in rows]
     if not sheet.keys:
@@ -71,7 +96,7 @@ def _anything(cell: Cell) -> object:
     for values in (cell.base, cell.hits, cell.near):
         if values:
             return values[0]
-    return numbered(cell, 1)
+    return numbered(cell.column, 1)
 
 
 def _key_of(row: tuple, places: tuple[int, ...], sheet: Sheet) -> tuple | None:
@@ -107,7 +132,9 @@ def _with_other_key(
     rng.shuffle(values)
     if not cell.read:
         values = values[:2]
-    for value in [*values, *(numbered(cell, n) for n in range(1, len(taken) + 3))]:
+    if not cell.limited:
+        values += [numbered(cell.column, n) for n in range(1, len(taken) + 3)]
+    for value in values:
         changed = row[: cell.place] + (value,) + row[cell.place + 1 :]
         if _key_of(changed, places, sheet) not in taken:
             return changed
@@ -126,7 +153,7 @@ def _attach(rows: Rows, sheet: Sheet, link: Link, plan: Plan, rng: random.Random
     if not orphans:
         return False
     changed = list(mine)
-    nullable = [p for p in link.places if not sheet.cells[p].column.not_null]
+    nullable = [p for p in link.places if sheet.cells[p].nullable]
     for i in orphans:
         row = list(changed[i])
         usable = [key for key in keys if None not in key]
@@ -194,7 +221,7 @@ def _with_parents(rows: Rows, plan: Plan) -> Rows:
             for row in list(grown.get(sheet.name, ())):
                 if _has_parent(row, link, other, keys):
                     continue
-                parent = [_anything(c) if c.column.not_null else None for c in other.cells]
+                parent = [_anything(c) if not c.nullable else None for c in other.cells]
                 for place, theirs in zip(link.places, link.other_places, strict=True):
                     parent[theirs] = convert(row[place], other.cells[theirs].column.affinity)
                 parents.append(tuple(parent))

@@ -69,7 +69,7 @@ class Corpus:
             cell = rng.choice(cells)
             if what < 0.6 and len(kept) > 1:
                 value = rng.choice(kept)[cell.place]
-            elif what < 0.7 and not cell.column.not_null:
+            elif what < 0.7 and cell.nullable:
                 value = None
             else:
                 value = draw_value(cell, rng, profile)

@@ -5,71 +5,23 @@ A reading for the sake of search alone: whatever is missed or mistaken here cost
 soundness. So nothing is refused; what sqlglot cannot parse has an empty outline.
 """
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field
-
 import sqlglot
 from sqlglot import exp
-from sqlglot.errors import SqlglotError
 
+from jax_t2sql.equivalence.atoms import (
+    OPERATORS,
+    PREDICATES,
+    Atom,
+    Outline,
+    Ref,
+    called,
+    has_bare_columns,
+    literal_of,
+    walk,
+    walk_operand,
+)
 from jax_t2sql.equivalence.catalog import Catalog
 from jax_t2sql.sql.schema import fold
-
-# A column of one occurrence of a table: (number of the occurrence, folded name).
-Ref = tuple[int, str]
-
-_PREDICATES = (
-    exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE, exp.Is, exp.Like, exp.Glob, exp.In,
-    exp.Between, exp.NullSafeEQ, exp.NullSafeNEQ,
-)  # fmt: skip
-_OPERATORS = {
-    exp.EQ: "=", exp.NEQ: "!=", exp.GT: ">", exp.GTE: ">=", exp.LT: "<", exp.LTE: "<=",
-    exp.Is: "=", exp.Like: "LIKE", exp.Glob: "GLOB", exp.In: "IN", exp.Between: "BETWEEN",
-    exp.NullSafeEQ: "=", exp.NullSafeNEQ: "!=",
-}  # fmt: skip
-_TRANSPARENT = (exp.Paren, exp.Neg, exp.Tuple, exp.Add, exp.Sub, exp.Mul, exp.Div, exp.Not)
-
-
-@dataclass(frozen=True)
-class Atom:
-    """One comparison.
-
-    Attributes:
-      operator: "=", "!=", "<", "<=", ">", ">=", "IN", "BETWEEN", "LIKE", "GLOB".
-      refs: the columns in it.
-      direct: literals that are compared as they stand.
-      inner: literals that are arguments of functions in it.
-      calls: folded names of the functions around columns and literals.
-      counted: whether it compares a COUNT.
-    """
-
-    operator: str
-    refs: tuple[Ref, ...]
-    direct: tuple[object, ...] = ()
-    inner: tuple[object, ...] = ()
-    calls: tuple[str, ...] = ()
-    counted: bool = False
-
-
-@dataclass
-class Outline:
-    """What was read.
-
-    Attributes:
-      tables: folded table name of each occurrence, in the order of reading.
-      equal: pairs of columns that are compared for equality.
-      unequal: pairs of columns that are compared otherwise.
-      atoms: comparisons with literals.
-      sizes: counts of rows that LIMIT, OFFSET and comparisons of COUNT name.
-      literals: all literals, wherever they stand.
-    """
-
-    tables: list[str] = field(default_factory=list)
-    equal: list[tuple[Ref, Ref]] = field(default_factory=list)
-    unequal: list[tuple[Ref, Ref]] = field(default_factory=list)
-    atoms: list[Atom] = field(default_factory=list)
-    sizes: list[int] = field(default_factory=list)
-    literals: list[object] = field(default_factory=list)
 
 
 def outline(statement: str, catalog: Catalog) -> Outline:
@@ -78,8 +30,8 @@ def outline(statement: str, catalog: Catalog) -> Outline:
     try:
         tree = sqlglot.parse_one(statement, read="sqlite")
         reader.query(tree, None)
-    except (SqlglotError, RecursionError):
-        pass
+    except Exception:  # anybody's text in another's parser: no failure may stop us
+        reader.outline.bare = True
     return reader.outline
 
 
@@ -135,6 +87,7 @@ class _Reader:
             return {}
         self._from(node, scope)
         self._sizes(node)
+        self.outline.bare = self.outline.bare or has_bare_columns(node)
         given: dict[str, tuple[Ref, ...]] = {}
         for number, item in enumerate(node.expressions):
             if isinstance(item, exp.Star) or item.is_star:
@@ -243,29 +196,27 @@ class _Reader:
     def _refs(self, node: exp.Expression, scope: _Scope) -> tuple[Ref, ...]:
         """Base columns anywhere in an expression, subqueries left out."""
         refs: list[Ref] = []
-        for part in _walk(node):
+        for part in walk(node):
             if isinstance(part, exp.Column):
                 refs += self._resolve(part, scope) or ()
         return tuple(dict.fromkeys(refs))
 
     def _expression(self, node: exp.Expression, scope: _Scope) -> None:
-        for part in _walk(node):
+        for part in walk(node):
             if isinstance(part, (exp.Query, exp.Subquery)):
-                if not isinstance(part.parent, _PREDICATES):
+                if not isinstance(part.parent, PREDICATES):
                     self.query(part, scope)
-            elif isinstance(part, _PREDICATES):
+            elif isinstance(part, PREDICATES):
                 self._predicate(part, scope)
             elif isinstance(part, exp.Case) and part.this is not None:
                 refs = self._refs(part.this, scope)
-                values = [v for v in (_literal(i.this) for i in part.args["ifs"]) if v is not None]
+                values = [
+                    v for v in (literal_of(i.this) for i in part.args["ifs"]) if v is not None
+                ]
                 self._atom(Atom("IN", refs, tuple(values)))
-            elif isinstance(part, exp.Literal):
-                self.outline.literals.append(_literal(part))
-            elif isinstance(part, exp.Column) and self._resolve(part, scope) is None:
-                self.outline.literals.append(part.name)
 
     def _predicate(self, node: exp.Expression, scope: _Scope) -> None:
-        operator = _OPERATORS[type(node)]
+        operator = OPERATORS[type(node)]
         sides: list[tuple[Ref, ...]] = []
         inner_refs: list[Ref] = []
         direct, inner, calls, counted = [], [], [], False
@@ -279,8 +230,8 @@ class _Reader:
                     continue
                 if key != "expressions":
                     sides.append(self._refs(child, scope))
-                for piece, is_direct in _walk_direct(child):
-                    value = _literal(piece)
+                for piece, is_direct in walk_operand(child):
+                    value = literal_of(piece)
                     if isinstance(piece, exp.Column):
                         resolved = self._resolve(piece, scope)
                         value = piece.name if resolved is None else None
@@ -290,7 +241,7 @@ class _Reader:
                     elif isinstance(piece, exp.Count):
                         counted = True
                     elif isinstance(piece, exp.Func):
-                        calls.append(_called(piece))
+                        calls.append(called(piece))
         sides = [side for side in sides if side]
         if len(sides) == 2:
             self._pair(sides[0], sides[1], "=" if operator in ("=", "IN") else operator)
@@ -314,48 +265,7 @@ class _Reader:
         total = 0
         for key in ("limit", "offset"):
             clause = node.args.get(key)
-            value = _literal(clause.expression) if clause is not None else None
+            value = literal_of(clause.expression) if clause is not None else None
             total += value if isinstance(value, int) else 0
         if total:
             self.outline.sizes.append(total)
-
-
-def _walk(node: exp.Expression) -> Iterator[exp.Expression]:
-    """The parts of an expression; of a subquery the top alone."""
-    return node.walk(prune=lambda part: isinstance(part, (exp.Query, exp.Subquery)))
-
-
-def _walk_direct(node: exp.Expression, direct: bool = True) -> Iterator[tuple]:
-    """Parts of an operand, each with whether no function stands around it."""
-    yield node, direct
-    if isinstance(node, (exp.Query, exp.Subquery)):
-        return
-    below = direct and isinstance(node, _TRANSPARENT)
-    if isinstance(node, exp.Neg) and isinstance(node.this, exp.Literal):
-        return
-    for child in node.iter_expressions():
-        yield from _walk_direct(child, below)
-
-
-def _literal(node: exp.Expression | None) -> object:
-    """The value of a literal, None for anything else."""
-    if isinstance(node, exp.Paren):
-        return _literal(node.this)
-    if isinstance(node, exp.Neg):
-        value = _literal(node.this)
-        return -value if isinstance(value, (int, float)) else None
-    if not isinstance(node, exp.Literal):
-        return None
-    if node.is_string:
-        return node.this
-    try:
-        return int(node.this)
-    except ValueError:
-        try:
-            return float(node.this)
-        except ValueError:
-            return None
-
-
-def _called(node: exp.Func) -> str:
-    return fold(node.name if isinstance(node, exp.Anonymous) else node.key)

@@ -5,20 +5,30 @@ their rows; columns that neither reads hold NULL where they may.
 """
 
 import functools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from jax_t2sql.equivalence.atoms import Outline, Ref
 from jax_t2sql.equivalence.catalog import Catalog, Column, Table
-from jax_t2sql.equivalence.literals import as_dates, values_for
-from jax_t2sql.equivalence.outline import Outline, Ref, outline_of_check
-from jax_t2sql.equivalence.storing import convert, storable
+from jax_t2sql.equivalence.literals import values_for
+from jax_t2sql.equivalence.outline import outline_of_check
+from jax_t2sql.equivalence.pools import fitting, usual_values
 from jax_t2sql.sql.schema import fold
 
-_WHOLE = (1, 2, 0, 3, -1, 10, 4, 5)
-_REAL = (1.0, 0.5, 2.0, 0.0, -1.5, 2.5, 10.0, 100.0)
-_TEXT = ("a", "b", "A", "", "ab", "10", "9", "a b")
-_DATES = ("2001-02-03", "2001-02-04", "2012-10-01", "1999-12-31", "2001-02-03 04:05:06", "2012")
-_MOST = 40  # values of one kind for one column
+
+@dataclass(frozen=True)
+class Pool:
+    """What stands in a column of the real database.
+
+    Attributes:
+      values: some of them; holds: whether a value is there.
+      has_null, unique: whether NULL is there, and whether nothing is twice.
+    """
+
+    values: tuple[object, ...]
+    holds: Callable[[object], bool]
+    has_null: bool = True
+    unique: bool = False
 
 
 @dataclass(frozen=True)
@@ -32,6 +42,7 @@ class Cell:
       group: columns of one group are compared with each other and draw from one palette; None
         alone.
       limited: whether no other values may be used.
+      nullable: whether it may hold NULL.
     """
 
     column: Column
@@ -42,6 +53,7 @@ class Cell:
     read: bool
     group: int | None
     limited: bool = False
+    nullable: bool = True
 
 
 @dataclass(frozen=True)
@@ -77,6 +89,13 @@ class Sheet:
         """The table's name as declared."""
         return self.table.name
 
+    def relevant(self, row: tuple) -> tuple:
+        """A row with NULL in columns that nobody reads, which may refer to tables left empty."""
+        return tuple(
+            value if cell.read or cell.column.not_null else None
+            for value, cell in zip(row, self.cells, strict=True)
+        )
+
 
 @dataclass(frozen=True)
 class Plan:
@@ -102,14 +121,14 @@ def make_plan(
     reads: Iterable[tuple[str, str]],
     outlines: Sequence[Outline],
     *,
-    pools: Mapping[tuple[str, str], Sequence[object]] | None = None,
+    pool_of: Callable[[Table, int], Pool] | None = None,
 ) -> Plan:
     """Plans for queries.
 
     Args:
       reads: folded (table, column) pairs that the queries read.
       outlines: of the queries.
-      pools: values by folded (table, column) instead of made-up ones, for realistic databases.
+      pool_of: gives the only values for a table's column of that place, for realistic databases.
     """
     reads = set(reads)
     tables = _needed(catalog, reads)
@@ -129,13 +148,16 @@ def make_plan(
         for place, column in enumerate(table.stored):
             key = (name, fold(column.name))
             read = key in reads or computed or key in referred
-            pool = None if pools is None else tuple(pools.get(key, ()))
+            pool = None if pool_of is None else pool_of(table, place)
             cells.append(_cell(table, column, place, read, values, key, pool))
         keys = tuple(
             tuple(table.places[fold(c)] for c in key.columns)
             for key in table.keys
             if all(fold(c) in table.places for c in key.columns)
         )
+        if pool_of is not None:
+            unique = (c for c in cells if c.read and pool_of(table, c.place).unique)
+            keys += tuple((c.place,) for c in unique if (c.place,) not in keys)
         sheets.append(Sheet(table, tuple(cells), keys, _links(catalog, table, tables)))
     sizes = sorted({n for o in outlines for n in o.sizes if 0 < n <= 1000})
     return Plan(tuple(sheets), tuple(sizes), {sheet.name: sheet for sheet in sheets})
@@ -203,7 +225,6 @@ class _Values:
         self.hits: dict[tuple[str, str], list[object]] = {}
         self.near: dict[tuple[str, str], list[object]] = {}
         self.leader: dict[tuple[str, str], tuple[str, str]] = {}
-        self.other: list[object] = []
         for found in outlines:
             for atom in found.atoms:
                 values = values_for(atom)
@@ -213,7 +234,6 @@ class _Values:
                     self.near.setdefault(key, []).extend(values.near)
             for a, b in found.equal + found.unequal:
                 self._join(_key(found, a), _key(found, b))
-            self.other += found.literals
         for table in catalog.tables:
             for key in table.foreign_keys:
                 for mine, theirs in zip(key.columns, key.other_columns, strict=True):
@@ -260,46 +280,16 @@ def _cell(
     read: bool,
     values: _Values,
     key: tuple[str, str],
-    pool: tuple[object, ...] | None,
+    pool: Pool | None,
 ) -> Cell:
     hits, near = values.of(key)
     if pool is not None:
-        base: tuple[object, ...] = pool
-        hits = [value for value in hits if value in pool]
-        near = []
+        base: Sequence[object] = pool.values
+        hits = [value for value in fitting(hits, column, table) if pool.holds(value)]
+        near = [value for value in fitting(near, column, table) if pool.holds(value)]
     else:
-        base = _base(table, column, [*hits, *near], values.other)
-    fits = [_fitting(kind, column, table) for kind in (hits, near, base)]
-    return Cell(column, place, *fits, read, values.group(key), limited=pool is not None)
-
-
-def _fitting(kind: Iterable[object], column: Column, table: Table) -> tuple[object, ...]:
-    """Values as the column would store them, without those that it would refuse."""
-    stored = dict.fromkeys((type(v), v) for v in (convert(v, column.affinity) for v in kind))
-    return tuple(v for _, v in stored if v is not None and storable(v, column, table))[:_MOST]
-
-
-def numbered(cell: Cell, number: int) -> object:
-    """A value for a column, another one for each number."""
-    text = cell.column.affinity in ("TEXT", "BLOB")
-    return convert(f"k{number}" if text else number, cell.column.affinity)
-
-
-def _base(
-    table: Table, column: Column, compared: Sequence[object], other: Sequence[object]
-) -> Sequence[object]:
-    """Values of the kinds that a column of this type and name usually holds."""
-    name = column.name.lower()
-    if column.affinity == "INTEGER":
-        return _WHOLE if "year" not in name else (2001, 2002, *_WHOLE)
-    if column.affinity == "REAL":
-        return _REAL
-    dated = as_dates(compared) or any(word in name for word in ("date", "time", "birth", "day"))
-    dated = dated or "DATE" in column.type.upper() or "TIME" in column.type.upper()
-    texts = (*_DATES, "a") if dated else _TEXT
-    if column.affinity == "TEXT":
-        numbers = any(isinstance(value, (int, float)) for value in compared)
-        return ("1", "2", "2.5", "10", *texts) if numbers else texts
-    if column.affinity == "NUMERIC" and not dated:
-        return (*_WHOLE, 0.5, 2.5)
-    return (*texts, 1, 2)
+        base = usual_values(column, [*hits, *near])
+    fits = [fitting(kind, column, table) for kind in (hits, near, base)]
+    nullable = not column.not_null and (pool is None or pool.has_null or not read)
+    limited = pool is not None
+    return Cell(column, place, *fits, read, values.group(key), limited, nullable)

@@ -2,83 +2,228 @@
 
 import random
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
+from typing import Self
 
 from jax_t2sql.equivalence.arena import Arena, only_statement
 from jax_t2sql.equivalence.catalog import Catalog, Rows
 from jax_t2sql.equivalence.choices import Choices
 from jax_t2sql.equivalence.fill import draw
-from jax_t2sql.equivalence.grow import Pattern, grow, pattern
+from jax_t2sql.equivalence.grow import grow, pattern
 from jax_t2sql.equivalence.mend import mend
 from jax_t2sql.equivalence.minimise import minimise
 from jax_t2sql.equivalence.mutate import Corpus
 from jax_t2sql.equivalence.outline import outline
-from jax_t2sql.equivalence.plan import Plan, make_plan
+from jax_t2sql.equivalence.plan import make_plan
+from jax_t2sql.equivalence.real import RealRows
 from jax_t2sql.equivalence.replay import Refutation, confirm
-from jax_t2sql.sql.compare import results_equal
+from jax_t2sql.equivalence.verdict import Source
+from jax_t2sql.sql.compare import distinct_rows, results_equal
 from jax_t2sql.sql.modes import Mode
 from jax_t2sql.sql.schema import fold
 from jax_t2sql.sql.tokens import significant
 
+_GRACE = 0.5  # seconds beyond the deadline in which a difference may be confirmed
+
 
 @dataclass(frozen=True)
 class Found:
-    """How a search ended.
+    """A counterexample.
 
     Attributes:
-      refutation: the replayed counterexample, None if none was found.
-      rows: its rows.
-      reason: why there is none.
-      tried: databases tried.
-      free: differences that SQLite was free to make.
-      runnable: whether both queries run at all.
+      refutation: as replayed; rows: its rows; source: where they came from.
     """
 
-    refutation: Refutation | None = None
-    rows: Rows | None = None
-    reason: str = ""
-    tried: int = 0
-    free: int = 0
-    runnable: bool = True
+    refutation: Refutation
+    rows: Rows
+    source: Source
 
 
-def search(
-    gold: str,
-    pred: str,
-    catalog: Catalog,
-    *,
-    mode: Mode,
-    seconds: float,
-    seed: int = 0,
-    pools: Mapping[tuple[str, str], Sequence[object]] | None = None,
-) -> Found:
-    """Looks for a database that tells two queries apart.
+class Search:
+    """One search; it can be continued, and asked about rows that others propose.
 
-    Args:
-      seconds: processor time.
-      seed: of the random draws; the same seed tries the same databases.
-      pools: values by folded (table, column), where only such may be used.
+    Attributes:
+      unfit: why the queries cannot be run at all, "" if they can.
+      tried: databases tried so far; free: differences among them that SQLite was free to make.
     """
-    deadline = time.process_time() + seconds
-    statements = []
-    for name, sql in (("gold", gold), ("predicted", pred)):
-        statement, refused = only_statement(sql)
-        if refused:
-            return Found(reason=f"the {name} query cannot be run: {refused}", runnable=False)
-        statements.append(statement)
-    with Arena(catalog.ddl, catalog.tables) as arena:
+
+    def __init__(
+        self,
+        gold: str,
+        pred: str,
+        catalog: Catalog,
+        *,
+        mode: Mode,
+        seed: int = 0,
+        real: RealRows | None = None,
+        realistic: bool = False,
+    ) -> None:
+        """Prepares a search.
+
+        Args:
+          seed: of the random draws; the same seed tries the same databases.
+          real: rows of the real database, as a second source.
+          realistic: use no values but those of the real database, which then must be given.
+        """
+        self._catalog, self._mode = catalog, mode
+        self._rng = random.Random(seed)
+        self._stack = ExitStack()
+        self._arena = self._stack.enter_context(Arena(catalog.ddl, catalog.tables))
+        self.tried = self.free = self._failed = 0
+        self._texts = (gold, pred)
+        self._statements: list[str] = []
+        self._last = ""
+        self._deadline = float("inf")
+        self._seen: tuple[Rows, list[tuple], list[tuple]] | None = None
         reads: set[tuple[str, str]] = set()
-        for name, statement in zip(("gold", "predicted"), statements, strict=True):
-            found = arena.reads(statement)
+        self.unfit = ""
+        for name, sql in (("gold", gold), ("predicted", pred)):
+            statement, refused = only_statement(sql)
+            found = None if refused else self._arena.reads(statement)
             if found is None:
-                reason = f"the {name} query does not run: {arena.error}"
-                return Found(reason=reason, runnable=False)
+                self.unfit = (
+                    f"the {name} query cannot be run: {refused}"
+                    if refused
+                    else f"the {name} query does not run: {self._arena.error}"
+                )
+                return
+            self._statements.append(statement)
             reads |= found | _merged(statement, catalog)
-        outlines = [outline(statement, catalog) for statement in statements]
-        plan = make_plan(catalog, reads, outlines, pools=pools)
-        patterns = [pattern(found, plan) for found in outlines]
-        return _Search(arena, catalog, plan, patterns, statements, mode, seed).until(deadline)
+        outlines = [outline(statement, catalog) for statement in self._statements]
+        pool_of = real.pool if real is not None and realistic else None
+        self._plan = make_plan(catalog, reads, outlines, pool_of=pool_of)
+        self._patterns = [pattern(found, self._plan) for found in outlines]
+        bare = any(found.bare for found in outlines)
+        self._choices = Choices(catalog, self._plan.tables, *self._statements, mode, bare=bare)
+        self._stack.callback(self._choices.close)
+        self._corpus = Corpus(self._plan, self._rng)
+        self._real = real
+        self._candidates = self._all_candidates(empty=not realistic)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc) -> None:
+        self._stack.close()
+
+    def run(self, deadline: float, *, databases: int | None = None) -> Found | None:
+        """Tries databases until one tells the queries apart.
+
+        Args:
+          deadline: in processor time of this process.
+          databases: try so many at most.
+        """
+        self._deadline = deadline
+        until = float("inf") if databases is None else self.tried + databases
+        while self.tried < until and time.process_time() < deadline:
+            candidate = next(self._candidates, None)
+            if candidate is None:
+                break
+            self.tried += 1
+            found = self._judge(*candidate)
+            if found is not None:
+                return found
+        return None
+
+    def propose(self, rows: Rows, source: Source, *, deadline: float) -> Found | None:
+        """Judges rows that somebody else has found; `deadline` as for `run`."""
+        self._deadline = deadline
+        found = {
+            s.name: [s.relevant(row) for row in rows.get(s.name, ())] for s in self._plan.sheets
+        }
+        return self._judge(found, source)
+
+    def _judge(self, rows: Rows, source: Source) -> Found | None:
+        """Whether a database tells the queries apart: for sure, and in a replay."""
+        if not self._differs(rows):
+            return None
+        if not self._is_real():
+            self.free += 1
+            self._corpus.promise(rows)
+            return None
+        rows = minimise(self._seen[0], self._tells_apart)
+        if not (self._differs(rows) and self._is_real(thorough=True)):
+            self.free += 1
+            return None
+        result = confirm(self._catalog, rows, *self._texts, self._mode)
+        if isinstance(result, Refutation):
+            return Found(result, rows, source)
+        self._last = result
+        return None
+
+    @property
+    def reason(self) -> str:
+        """Why nothing was found."""
+        if self.unfit:
+            return self.unfit
+        if self.tried and self._failed == self.tried:
+            return f"a query failed on all {self.tried:,} databases tried: {self._arena.error}"
+        reason = f"no difference on {self.tried:,} small databases"
+        if self.free:
+            reason += f" but {self.free:,} that SQLite was free to make"
+        return f"{reason}; {self._last}" if self._last else reason
+
+    def _all_candidates(self, *, empty: bool) -> Iterator[tuple[Rows, Source]]:
+        plan, rng = self._plan, self._rng
+        if empty or not plan.sheets:
+            yield {sheet.name: [] for sheet in plan.sheets}, "search"
+        if not plan.sheets:  # no table is read: one database is as good as another
+            return
+        for number in range(40):
+            if number % 4 == 0:
+                yield grow(self._patterns, plan, rng), "search"
+            else:
+                yield draw(plan, rng), "search"
+        while True:
+            for _ in range(3):
+                if self._real is not None:
+                    yield self._real.draw(plan, self._patterns, rng), "real-rows"
+                yield draw(plan, rng), "search"
+                yield grow(self._patterns, plan, rng), "search"
+                yield self._corpus.mutant(), "search"
+
+    def _differs(self, rows: Rows) -> bool:
+        """Runs both queries; remembers what they gave if it differs."""
+        self._seen = None
+        if not self._arena.load(rows):
+            rows = self._accepted(rows)
+        gold = self._arena.run(self._statements[0])
+        pred = self._arena.run(self._statements[1]) if gold is not None else None
+        if pred is None:
+            self._failed += 1
+            return False
+        if self._mode.kind == "subset" and distinct_rows(gold) < self._mode.count:
+            return False  # gold lists the acceptable rows, and there are not enough to name
+        if (gold == pred and self._mode.kind != "subset") or results_equal(gold, pred, self._mode):
+            self._corpus.add(rows, gold, pred)
+            return False
+        self._seen = (rows, gold, pred)
+        return True
+
+    def _accepted(self, rows: Rows) -> Rows:
+        """Those of the rows that SQLite takes: it knows CHECKs, and we do not."""
+        self._arena.load({})
+        kept = {
+            sheet.name: [row for row in rows[sheet.name] if self._arena.accepts(sheet.name, row)]
+            for sheet in self._plan.sheets
+        }
+        kept = mend(kept, self._plan, self._rng)
+        if not self._arena.load(kept):
+            kept = {sheet.name: [] for sheet in self._plan.sheets}
+            self._arena.load(kept)
+        return kept
+
+    def _is_real(self, *, thorough: bool = False) -> bool:
+        deadline = self._deadline + _GRACE
+        return self._choices.real(*self._seen, thorough=thorough, deadline=deadline)
+
+    def _tells_apart(self, rows: Rows) -> bool:
+        if time.process_time() > self._deadline:
+            return False  # what has been found is to be confirmed, not polished
+        mended = mend(rows, self._plan, self._rng)
+        return mended == rows and self._differs(rows) and self._is_real()
 
 
 def _merged(statement: str, catalog: Catalog) -> set[tuple[str, str]]:
@@ -93,102 +238,3 @@ def _merged(statement: str, catalog: Catalog) -> set[tuple[str, str]]:
         if fold(table.name) in named
         for column in table.columns
     }
-
-
-class _Search:
-    def __init__(
-        self,
-        arena: Arena,
-        catalog: Catalog,
-        plan: Plan,
-        patterns: Sequence[Pattern],
-        statements: Sequence[str],
-        mode: Mode,
-        seed: int,
-    ) -> None:
-        self.arena, self.catalog, self.plan, self.mode = arena, catalog, plan, mode
-        self.gold, self.pred = statements
-        self.patterns = patterns
-        self.rng = random.Random(seed)
-        self.choices = Choices(catalog, plan.tables, self.gold, self.pred, mode)
-        self.corpus = Corpus(plan, self.rng)
-        self.tried = self.free = self.failed = 0
-
-    def until(self, deadline: float) -> Found:
-        last = ""
-        try:
-            for rows in self._candidates():
-                if time.process_time() > deadline:
-                    break
-                self.tried += 1
-                if not self._differs(rows):
-                    continue
-                if not self._real(rows):
-                    self.free += 1
-                    self.corpus.promise(rows)
-                    continue
-                rows = minimise(rows, self._tells_apart)
-                result = confirm(self.catalog, rows, self.gold, self.pred, self.mode)
-                if isinstance(result, Refutation):
-                    return Found(result, rows, tried=self.tried, free=self.free)
-                last = result
-        finally:
-            self.choices.close()
-        reason = f"no difference on {self.tried:,} small databases"
-        if self.free:
-            reason += f" but {self.free:,} that SQLite was free to make"
-        if last:
-            reason += f"; {last}"
-        if self.failed == self.tried and self.tried:
-            reason = f"a query failed on all {self.tried:,} databases tried: {self.arena.error}"
-        return Found(reason=reason, tried=self.tried, free=self.free)
-
-    def _candidates(self) -> Iterator[Rows]:
-        yield {sheet.name: [] for sheet in self.plan.sheets}
-        for number in range(40):
-            yield self._grown() if number % 4 == 0 else draw(self.plan, self.rng)
-        while True:
-            for _ in range(3):
-                yield draw(self.plan, self.rng)
-                yield self._grown()
-                yield self.corpus.mutant()
-
-    def _grown(self) -> Rows:
-        return grow(self.patterns, self.plan, self.rng)
-
-    def _differs(self, rows: Rows) -> bool:
-        """Runs both queries; remembers what they gave."""
-        self.seen = None
-        if not self.arena.load(rows):
-            rows = self._accepted(rows)
-        gold = self.arena.run(self.gold)
-        pred = self.arena.run(self.pred) if gold is not None else None
-        if pred is None:
-            self.failed += 1
-            return False
-        if gold == pred and self.mode.kind != "subset" or results_equal(gold, pred, self.mode):
-            self.corpus.add(rows, gold, pred)
-            return False
-        self.seen = (rows, gold, pred)
-        return True
-
-    def _accepted(self, rows: Rows) -> Rows:
-        """Those of the rows that SQLite takes: it knows CHECKs, and we do not."""
-        self.arena.load({})
-        kept = {
-            sheet.name: [row for row in rows[sheet.name] if self.arena.accepts(sheet.name, row)]
-            for sheet in self.plan.sheets
-        }
-        kept = mend(kept, self.plan, self.rng)
-        if not self.arena.load(kept):
-            kept = {sheet.name: [] for sheet in self.plan.sheets}
-            self.arena.load(kept)
-        return kept
-
-    def _real(self, rows: Rows) -> bool:
-        rows, gold, pred = self.seen
-        return self.choices.real(rows, gold, pred)
-
-    def _tells_apart(self, rows: Rows) -> bool:
-        mended = mend(rows, self.plan, self.rng)
-        return mended == rows and self._differs(rows) and self._real(rows)

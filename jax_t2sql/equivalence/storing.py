@@ -7,7 +7,7 @@ SQLite. https://www.sqlite.org/datatype3.html sections 3 and 3.4.
 import math
 import re
 
-from jax_t2sql.equivalence.catalog import Affinity, Column, Table
+from jax_t2sql.equivalence.columns import Affinity, Column, Table
 
 _NUMBER = re.compile(
     r"[ \t\n\v\f\r]*([+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)[ \t\n\v\f\r]*"
@@ -27,7 +27,7 @@ def convert(value: object, affinity: Affinity) -> object:
         return value
     if affinity == "REAL":
         return float(value)
-    if isinstance(value, float) and value.is_integer() and abs(value) < 2**51:
+    if isinstance(value, float) and value.is_integer() and -_MOST < value < _MOST:
         return int(value)
     return value
 
@@ -55,7 +55,7 @@ def _number(text: str) -> str | int | float:
         return number if -_MOST <= number < _MOST else float(number)
     number = float(match[1])
     # A text becomes an integer where nothing is lost by it.
-    return int(number) if number.is_integer() and abs(number) < 2**51 else number
+    return int(number) if number.is_integer() and -_MOST < number < _MOST else number
 
 
 def storable(value: object, column: Column, table: Table) -> bool:
@@ -63,6 +63,8 @@ def storable(value: object, column: Column, table: Table) -> bool:
     if value is None:
         return not column.not_null
     if isinstance(value, float) and not math.isfinite(value):
+        return False
+    if isinstance(value, int) and not -_MOST <= value < _MOST:
         return False
     if column.name == table.row_id:
         return isinstance(value, int)

@@ -54,6 +54,11 @@ def seconds_until_stuck(request: CheckEquivalence) -> float:
     return _PATIENCE * request.rule.seconds + _PATIENCE_SECONDS
 
 
+def load_checker() -> None:
+    """Imports all that a check needs."""
+    import jax_t2sql.equivalence  # noqa: F401
+
+
 def run_check(request: CheckEquivalence) -> "Verdict":
     """Checks one pair, in this process.
 

@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from jax_t2sql.errors import UserError
-from jax_t2sql.grading.equivalence import run_check, unknown
+from jax_t2sql.grading.equivalence import load_checker, run_check, unknown
 from jax_t2sql.grading.requests import (
     CheckEquivalence,
     CheckGold,
@@ -61,6 +61,7 @@ class Grader:
                 case CheckGold():
                     return self._check_gold(request)
                 case CheckEquivalence():
+                    load_checker()  # before the clock starts: the first time it takes a while
                     self.begin("equivalence")
                     return run_check(request)
                 case Probe(path, gold_sql, verdict):

@@ -233,7 +233,8 @@ def equal_pairs(data: Path, count: int, seed: int) -> list[rewrites.Pair]:
     """So many pairs, the kinds of rewriting that few golds have a place for in full."""
     rng = random.Random(seed)
     found: dict[str, list[rewrites.Pair]] = {}
-    for gold in [*golds.spider_golds(data), *golds.bird_golds(data)]:
+    every = [*golds.spider_golds(data), *golds.bird_golds(data)]
+    for gold in rng.sample(every, min(len(every), max(count // 4, 100))):
         for pair in rewrites.pairs_of(gold, seed=seed, chains=1):
             kind = pair.names[0] if len(pair.names) == 1 else "chain"
             found.setdefault(kind, []).append(pair)

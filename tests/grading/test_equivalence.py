@@ -147,6 +147,16 @@ def test_a_database_is_schema_and_rows(pool, shop):
     assert verdict.broken is not None and verdict.source in (None, "perturbation")
 
 
+def test_a_check_that_is_stuck_inside_sqlite_is_killed(pool):
+    bomb = f"SELECT name FROM item WHERE hex(zeroblob(450000)) LIKE '%{'0' * 40_000}1'"
+    pids = pool.worker_pids
+    rule = EquivalenceRule(seconds=0.05)
+    verdict = pool.check_equivalence(GOLD, bomb, schema=DDL, rule=rule).result()
+    assert verdict.kind == "unknown" and "stopped after 5.2 s" in verdict.reason
+    assert pool.worker_pids != pids
+    assert pool.check_equivalence(GOLD, WRONG, schema=DDL, rule=RULE).result().kind == "refuted"
+
+
 def test_bad_schemas_are_the_users(pool, tmp_path):
     for schema in ("CREATE TABLE item (id,", tmp_path / "none.sqlite"):
         with pytest.raises(UserError):

@@ -8,9 +8,10 @@ the context asks for it.
 
 from fractions import Fraction
 
+from jax_t2sql.equivalence.symbolic.arithmetic import operate
 from jax_t2sql.equivalence.symbolic.context import Context
 from jax_t2sql.equivalence.symbolic.errors import Unsupported
-from jax_t2sql.equivalence.symbolic.opaque import FRACTIONAL, apply, collated
+from jax_t2sql.equivalence.symbolic.opaque import FRACTIONAL, SUMMAND, apply, collated
 from jax_t2sql.equivalence.symbolic.terms import Term, Terms
 from jax_t2sql.equivalence.symbolic.values import (
     NUMBERS,
@@ -18,6 +19,8 @@ from jax_t2sql.equivalence.symbolic.values import (
     choose,
     identical,
     is_number,
+    is_small,
+    is_text,
     same,
 )
 
@@ -48,7 +51,7 @@ def aggregate(
     if name in ("min", "max"):
         return _extreme(ctx, name, counted, values, collation)
     if distinct:
-        counted = _first_of_each(ctx, counted, values, collation)
+        counted = _first_of_each(ctx, counted, values, collation, kept=name != "count")
     number = t.count(counted)
     if name == "count":
         return Val(t.false, number, t.false)
@@ -56,8 +59,9 @@ def aggregate(
 
 
 def _first_of_each(
-    ctx: Context, counted: list[Term], values: list[Val], collation: str
+    ctx: Context, counted: list[Term], values: list[Val], collation: str, *, kept: bool
 ) -> list[Term]:
+    """Which values are the first of their likes; `kept` where it matters which of these."""
     t = ctx.t
     folded = [collated(t, v, collation) for v in values]
     result = []
@@ -65,7 +69,8 @@ def _first_of_each(
         earlier = []
         for j in range(i if here is not t.false else 0):
             equal = t.and_(counted[j], same(t, folded[j], folded[i]))
-            ctx.doubt(here, equal, differ(t, values[i], values[j], collation))
+            if kept:
+                ctx.doubt(here, equal, differ(t, values[i], values[j], collation))
             earlier.append(equal)
         result.append(t.and_(here, t.not_(t.or_(*earlier))))
     return result
@@ -73,7 +78,7 @@ def _first_of_each(
 
 def _total(ctx: Context, name: str, counted: list[Term], values: list[Val], number: Term) -> Val:
     t = ctx.t
-    numbers = [_summand(t, v) for v in values]
+    numbers = [_summand(ctx, v) for v in values]
     parts = [t.ite(c, v.key, t.zero) for c, v in zip(counted, numbers, strict=True)]
     exact = t.add(*parts)
     inexact = t.or_(*(t.and_(c, v.real) for c, v in zip(counted, numbers, strict=True)))
@@ -81,32 +86,46 @@ def _total(ctx: Context, name: str, counted: list[Term], values: list[Val], numb
     if ctx.exact_sums:  # of two REALs it does not matter which comes first
         ctx.doubt(inexact, t.lt(t.number(2), number))
     arguments = [Val(t.false, exact, inexact), Val(t.false, number, t.false)]
-    if name == "avg":
-        # Of INTEGERs alone it is never NULL; infinities of both signs make it so.
-        result = apply(t, "CAST(? AS REAL)/?", arguments, bounds=NUMBERS)
-        if not number.is_const and number.bounds[1] is not None:
-            for n in range(1, int(number.bounds[1]) + 1):
-                mean = t.linear([(Fraction(1, n), exact)])
-                is_mean = t.and_(t.not_(result.null), t.eq(result.key, mean))
-                ctx.wishes.append(t.implies(t.eq(number, t.number(n)), is_mean))
-        return Val(t.or_(none, t.and_(inexact, result.null)), result.key, t.true)
     rounded = apply(t, "CAST(? AS REAL)+0*?", arguments, bounds=NUMBERS)
     ctx.wishes.append(t.and_(t.not_(rounded.null), t.eq(rounded.key, exact)))
+    lost = t.and_(inexact, rounded.null)  # infinities of both signs
+    if name == "sum":
+        # A sum of INTEGERs that is none makes the query fail.
+        key = t.narrowed(t.ite(inexact, rounded.key, exact), NUMBERS)
+        return Val(t.or_(none, lost), key, inexact)
+    # The sum in floating point is exact as long as it is of few small INTEGERs.
+    large = t.or_(
+        *(t.and_(c, t.not_(is_small(t, v.key))) for c, v in zip(counted, numbers, strict=True))
+    )
+    key = t.narrowed(t.ite(t.or_(inexact, large), rounded.key, exact), NUMBERS)
+    total = Val(lost, key, t.true)
     if name == "total":
-        return Val(t.and_(inexact, rounded.null), rounded.key, t.true)
-    if name != "sum":
+        return total
+    if name != "avg":
         raise Unsupported(f"the aggregate {name}()")
-    key = t.ite(inexact, rounded.key, exact)
-    return Val(t.or_(none, t.and_(inexact, rounded.null)), key, inexact)
+    mean = operate(t, "/", total, Val(t.false, number, t.false))
+    _wish_mean(ctx, mean, exact, number)
+    return Val(t.or_(none, mean.null), mean.key, t.true)
 
 
-def _summand(t: Terms, v: Val) -> Val:
+def _wish_mean(ctx: Context, mean: Val, exact: Term, number: Term) -> None:
+    t = ctx.t
+    for n in range(1, int(number.bounds[1]) + 1):
+        is_mean = t.and_(t.not_(mean.null), t.eq(mean.key, t.linear([(Fraction(1, n), exact)])))
+        ctx.wishes.append(t.implies(t.eq(number, t.number(n)), is_mean))
+
+
+def _summand(ctx: Context, v: Val) -> Val:
     """What sum() adds for a value: a text counts as the number that it spells or begins with."""
+    t = ctx.t
     number = is_number(t, v)
     if number is t.true or v.null is t.true:
         return v
-    spelt = apply(t, "sum(?)", [v], bounds=NUMBERS, null=v.null)
-    return choose(t, number, v, Val(v.null, spelt.key, spelt.real))
+    spelt = apply(t, SUMMAND, [v], bounds=NUMBERS, null=v.null)
+    ctx.smallness.append(t.or_(v.null, is_small(t, spelt.key)))
+    real = t.or_(t.not_(is_text(t, v)), spelt.real)  # a blob counts as REAL
+    result = choose(t, number, v, Val(v.null, spelt.key, real))
+    return Val(result.null, t.narrowed(result.key, NUMBERS), result.real)
 
 
 def _extreme(

@@ -18,8 +18,9 @@ from jax_t2sql.equivalence.symbolic.values import (
     is_text,
     same,
 )
+from jax_t2sql.equivalence.symbolic.walking import has_collate, parts
 
-_NUMERIC = ("INTEGER", "REAL", "NUMERIC")
+NUMERIC = ("INTEGER", "REAL", "NUMERIC")
 MIXED = "MIXED"
 """The affinity of a result column to which the parts of a set operation give different ones."""
 
@@ -39,13 +40,21 @@ def affinity_of(expr: Expr) -> str | None:
             affinity = expr.query.outputs[0].affinity
         case _:
             affinity = None
+    return settled(affinity)
+
+
+def settled(affinity: str | None) -> str | None:
+    """The affinity, refused where it is MIXED."""
     if affinity == MIXED:
         raise Unsupported("comparison with a column to which UNION gives several affinities")
     return affinity
 
 
 def collation_of(expr: Expr) -> tuple[str | None, bool]:
-    """The collation that an expression brings to a comparison, and whether COLLATE says so."""
+    """The collation that an expression brings to a comparison, and whether COLLATE says so.
+
+    A COLLATE deep inside an expression counts for all of it; of several the first does.
+    """
     match expr:
         case Collate():
             return expr.collation, True
@@ -53,8 +62,8 @@ def collation_of(expr: Expr) -> tuple[str | None, bool]:
             return expr.collation, False
         case Cast():
             return collation_of(expr.operand)
-        case _:
-            return None, False
+    inside = next((part for part in parts(expr) if has_collate(part)), None)
+    return (None, False) if inside is None else collation_of(inside)
 
 
 def collation_between(left: Expr, right: Expr) -> str:
@@ -69,10 +78,10 @@ def converted(
     t: Terms, a: Val, a_affinity: str | None, b: Val, b_affinity: str | None
 ) -> tuple[Val, Val]:
     """Two values after the conversions that a comparison makes."""
-    if a_affinity in _NUMERIC:
-        if b_affinity not in _NUMERIC:
+    if a_affinity in NUMERIC:
+        if b_affinity not in NUMERIC:
             b = to_numeric(t, b)
-    elif b_affinity in _NUMERIC:
+    elif b_affinity in NUMERIC:
         a = to_numeric(t, a)
     elif a_affinity == "TEXT" and b_affinity is None:
         b = to_text(t, b)

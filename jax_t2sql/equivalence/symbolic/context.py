@@ -57,11 +57,13 @@ class Context:
       t: the graph.
       tables: rows of the stored tables, by folded name.
       rows_of: evaluates a subquery.
+      bound: rows that a stored table has at most; a LIMIT above it is not looked into.
       max_rows: more possible rows than this are refused.
       deadline: `time.process_time()` after which the evaluation gives up.
       exact_sums: whether the last bits of a sum of REALs count, which depend on their order.
       doubts: conditions under which SQLite is free to answer in several ways.
       wishes: what a model had better fulfil: that functions left open give what they mostly give.
+      smallness: that numbers which texts spell are small, as `small_numbers` asks of the others.
       memo: rows and doubts of subqueries, by the query's id and the outer rows that they read.
       reads: the sources that a query reads.
     """
@@ -69,11 +71,13 @@ class Context:
     t: Terms
     tables: dict[str, list[Row]]
     rows_of: "Callable[[Context, Query, Env], list[Row]]"
+    bound: int = 1_000
     max_rows: int = 1_000
     deadline: float = float("inf")
     exact_sums: bool = False
     doubts: list[Term] = field(default_factory=list)
     wishes: list[Term] = field(default_factory=list)
+    smallness: list[Term] = field(default_factory=list)
     memo: dict[tuple, tuple[list[Row], Term]] = field(default_factory=dict)
     reads: dict[int, frozenset[int]] = field(default_factory=dict)
 

@@ -7,6 +7,7 @@ from jax_t2sql.equivalence.symbolic.comparing import (
     collation_between,
     collation_of,
     compare,
+    settled,
 )
 from jax_t2sql.equivalence.symbolic.context import Context, Env, Row
 from jax_t2sql.equivalence.symbolic.errors import Unsupported
@@ -207,7 +208,7 @@ def _in_query(ctx: Context, expr: InQuery, env: Env) -> Truth:
     found, possible = [], []
     for row in _rows(ctx, expr.query, env):
         equal = conjunction(t, [
-            compare(t, "=", v, affinity, cell, output.affinity, collation or output.collation)
+            compare(t, "=", v, affinity, cell, settled(output.affinity), collation or "BINARY")
             for (v, affinity, collation), cell, output in zip(
                 operands, row.cells, expr.query.outputs, strict=True
             )

@@ -8,6 +8,7 @@ from jax_t2sql.equivalence.symbolic.opaque import apply, collated
 from jax_t2sql.equivalence.symbolic.terms import Bounds, Terms
 from jax_t2sql.equivalence.symbolic.values import (
     ANYTHING,
+    BLOB_LOW,
     INTEGERS,
     NUMBERS,
     TEXTS,
@@ -31,7 +32,7 @@ _OPAQUE: dict[str, tuple[Bounds, bool]] = {
     "trim": (TEXTS, True),
     "ltrim": (TEXTS, True),
     "rtrim": (TEXTS, True),
-    "replace": (TEXTS, True),
+    "replace": (ANYTHING, False),  # an empty pattern gives the first argument back as it is
     "substr": (ANYTHING, False),
     "substring": (ANYTHING, False),
     "hex": (TEXTS, False),
@@ -39,8 +40,8 @@ _OPAQUE: dict[str, tuple[Bounds, bool]] = {
     "typeof": (TEXTS, False),
     "printf": (TEXTS, False),
     "format": (TEXTS, False),
-    "like": ((0, 1), True),
-    "glob": ((0, 1), True),
+    "like": ((0, 1), False),
+    "glob": ((0, 1), False),
     "date": (TEXTS, False),
     "time": (TEXTS, False),
     "datetime": (TEXTS, False),
@@ -49,6 +50,7 @@ _OPAQUE: dict[str, tuple[Bounds, bool]] = {
     "unixepoch": (INTEGERS, False),
 }
 
+_SYNONYMS = {"substring": "substr", "format": "printf"}
 _EXACT = ("coalesce", "ifnull", "nullif", "min", "max", "iif")
 _DATES = ("date", "time", "datetime", "julianday", "strftime", "unixepoch")
 
@@ -83,8 +85,15 @@ def call(t: Terms, name: str, args: Sequence[Val], collation: str) -> Val:
     if name in _DATES:
         _refuse_current_time(t, name, args)
     bounds, null_iff_argument = _OPAQUE[name]
-    null = t.or_(*(arg.null for arg in args)) if null_iff_argument else None
-    return apply(t, f"{name}({','.join('?' * len(args))})", args, bounds=bounds, null=null)
+    sql = f"{_SYNONYMS.get(name, name)}({','.join('?' * len(args))})"
+    some_null = t.or_(*(arg.null for arg in args))
+    if null_iff_argument:
+        return apply(t, sql, args, bounds=bounds, null=some_null)
+    result = apply(t, sql, args, bounds=bounds)
+    if name in ("like", "glob"):  # a blob is like nothing, even if the other one is NULL
+        blob = t.or_(*(t.and_(t.not_(a.null), t.le(t.number(BLOB_LOW), a.key)) for a in args))
+        return Val(t.ite(blob, result.null, some_null), result.key, result.real)
+    return result
 
 
 def _extreme(t: Terms, name: str, args: Sequence[Val], collation: str) -> Val:

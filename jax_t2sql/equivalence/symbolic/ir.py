@@ -172,7 +172,7 @@ class Source:
       id: unique in the whole statement.
       table: the name of a stored table, or None; then `query` is the subquery or common table.
       cte: for a common table: its name.
-      join: how it is joined to what stands before it.
+      join: how it is joined to what stands before it; a comma may read as CROSS.
       condition: all that ON, USING and NATURAL ask.
     """
 

@@ -43,10 +43,8 @@ def limited(ctx: Context, query: Query, rows: list[Row]) -> list[Row]:
     if limit < 0:
         limit = None
     needed = offset + (limit or 0) + 1
-    if len(rows) < needed and limit != 0 and not query.implicit_limit:
-        raise Unsupported(
-            f"LIMIT {limit} OFFSET {offset} at a bound with at most {len(rows)} rows before it"
-        )
+    if needed > ctx.bound and limit != 0 and not query.implicit_limit:
+        raise Unsupported(f"LIMIT: a proof that it cuts alike needs {needed} rows a table")
     ordering = Ordering(ctx, query)
     keys = [ordering.fold(row.keys) for row in rows]
     kept, ties = [], {}

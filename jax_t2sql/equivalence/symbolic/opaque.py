@@ -27,6 +27,7 @@ from jax_t2sql.equivalence.symbolic.values import (
 )
 
 NUMERIC_AFFINITY = "numeric affinity"
+SUMMAND = "sum(?)"
 FRACTIONAL = "fractional"
 
 

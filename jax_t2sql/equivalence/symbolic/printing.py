@@ -82,7 +82,7 @@ def _source(source: Source) -> str:
 
 
 def _joined(source: Source) -> str:
-    join = {"INNER": " JOIN ", "LEFT": " LEFT JOIN "}[source.join]
+    join = {"INNER": " JOIN ", "CROSS": " CROSS JOIN ", "LEFT": " LEFT JOIN "}[source.join]
     condition = "" if source.condition is None else f" ON {print_expr(source.condition)}"
     return f"{join}{_source(source)}{condition}"
 

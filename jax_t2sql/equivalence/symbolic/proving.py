@@ -11,9 +11,15 @@ from jax_t2sql.equivalence.symbolic.difference import difference
 from jax_t2sql.equivalence.symbolic.errors import Unsupported
 from jax_t2sql.equivalence.symbolic.reading import read
 from jax_t2sql.equivalence.symbolic.relations import rows_of
-from jax_t2sql.equivalence.symbolic.solving import ask
-from jax_t2sql.equivalence.symbolic.tables import constraints, ordinary, unknown_tables
+from jax_t2sql.equivalence.symbolic.solving import Answer, Question
+from jax_t2sql.equivalence.symbolic.tables import (
+    constraints,
+    ordinary,
+    small_numbers,
+    unknown_tables,
+)
 from jax_t2sql.equivalence.symbolic.terms import Terms, TooLarge
+from jax_t2sql.equivalence.symbolic.values import LARGE
 from jax_t2sql.equivalence.symbolic.walking import tables_of
 from jax_t2sql.errors import UserError
 from jax_t2sql.sql.modes import Mode, parse_mode
@@ -22,9 +28,18 @@ from jax_t2sql.sql.schema import fold
 
 @dataclass(frozen=True)
 class Proved:
-    """Equal under the mode on every database of the schema with at most `bound` rows a table."""
+    """Equal under the mode on every database of the schema with at most `bound` rows a table.
+
+    Attributes:
+      bound: rows a table, at most.
+      empty: whether neither query gives a row on any of these databases, so that little is proved.
+      largest: where it is not None, databases with numbers of more than this size are left aside:
+        on them REALs do not hold INTEGERs exactly.
+    """
 
     bound: int
+    empty: bool = False
+    largest: int | None = None
 
 
 @dataclass(frozen=True)
@@ -92,23 +107,35 @@ def _prove(
     t = Terms()
     names = sorted(with_parents(catalog, set().union(*map(tables_of, queries))))
     tables = unknown_tables(t, catalog, names, bound)
-    # The mode "bird" alone compares REALs to the bit.
-    ctx = Context(t, tables, rows_of, deadline=deadline, exact_sums=mode.kind == "bird")
+    ctx = Context(
+        t,
+        tables,
+        rows_of,
+        bound=bound,
+        deadline=deadline,
+        exact_sums=mode.kind == "bird",  # the one mode that compares REALs to the bit
+    )
     results = [(query, rows_of(ctx, query, Env({}, t.true))) for query in queries]
     apart = difference(ctx, results[0], results[1], mode)
-    differ = t.or_(apart, *ctx.doubts)
-    if differ is t.false:
-        return Proved(bound)
-    formula = [differ, *constraints(t, catalog, tables)]
-    left = deadline - time.process_time()
-    if left <= 0:
-        return NoProof("building the formula took too long")
-    answer = ask(formula, seconds=left, wishes=[apart, *ctx.wishes, *ordinary(t, catalog, tables)])
-    if answer.kind == "no":
-        return Proved(bound)
+    chance = t.or_(*ctx.doubts)
+    question = Question(constraints(t, catalog, tables), deadline)
+    answer = question.ask(t.or_(apart, chance))
+    largest = None
     if answer.kind == "yes":
-        return Model(decode(catalog, tables, answer))
-    return NoProof(answer.reason)
+        small = [*ctx.smallness, *small_numbers(t, tables)]
+        if question.ask(t.or_(apart, chance), *small).kind == "no":
+            answer, largest = Answer("no"), LARGE
+    if answer.kind == "no":
+        shown = t.or_(*(row.present for row in results[0][1]))
+        return Proved(bound, question.ask(shown).kind == "no", largest)
+    if answer.kind == "yes" and chance is not t.false:
+        answer = question.ask(apart)
+        if answer.kind == "no":
+            return NoProof("the answer is left to chance: ties that count, or bare columns")
+    if answer.kind == "unknown":
+        return NoProof(answer.reason)
+    wished = question.ask(apart, *ctx.wishes, *ordinary(t, catalog, tables))
+    return Model(decode(catalog, tables, wished if wished.kind == "yes" else answer))
 
 
 def with_parents(catalog: Catalog, names: set[str]) -> set[str]:

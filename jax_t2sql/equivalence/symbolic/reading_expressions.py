@@ -31,7 +31,12 @@ from jax_t2sql.equivalence.symbolic.ir import (
 )
 from jax_t2sql.equivalence.symbolic.opaque import compute
 from jax_t2sql.equivalence.symbolic.scope import Scope
-from jax_t2sql.equivalence.symbolic.walking import columns, has_aggregate
+from jax_t2sql.equivalence.symbolic.walking import (
+    columns,
+    gives_collation,
+    has_aggregate,
+    has_collate,
+)
 from jax_t2sql.sql.schema import fold
 
 _COMPARISONS = {
@@ -187,9 +192,14 @@ def _in(node: exp.In, read: Callable, query: ReadQuery) -> Expr:
         items = node.expressions
         if len(items) == 1 and isinstance(items[0], exp.Subquery | exp.Select):
             raise Unsupported("IN with a parenthesised subquery in its list")
-        return InList(read(node.this), tuple(read(item) for item in items))
+        found_items = tuple(read(item) for item in items)
+        if any(map(has_collate, found_items)):
+            raise Unsupported("COLLATE in an IN list")
+        return InList(read(node.this), found_items)
     left = node.this.expressions if isinstance(node.this, exp.Tuple) else [node.this]
     found = query(inner)
+    if gives_collation(found):
+        raise Unsupported("IN with a subquery whose column has a collation")
     if len(left) != len(found.outputs):
         raise Unsupported("IN with a different number of columns")
     return InQuery(tuple(read(operand) for operand in left), found)

@@ -1,12 +1,22 @@
 """From sqlglot's FROM to sources whose join conditions are spelt out."""
 
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
+from jax_t2sql.equivalence.symbolic.comparing import MIXED
 from jax_t2sql.equivalence.symbolic.errors import Unsupported
-from jax_t2sql.equivalence.symbolic.ir import Compare, Connect, Expr, Output, Query, Source
+from jax_t2sql.equivalence.symbolic.ir import (
+    Compare,
+    Compound,
+    Connect,
+    Expr,
+    Output,
+    Query,
+    Source,
+)
 from jax_t2sql.equivalence.symbolic.parsing import allow_only
 from jax_t2sql.equivalence.symbolic.scope import Scope, Visible, column_of, unique_names
 from jax_t2sql.equivalence.symbolic.walking import columns
@@ -74,12 +84,32 @@ def _source(
     else:
         raise Unsupported(f"{type(node).__name__.upper()} in FROM")
     if query is not None:
+        _refuse_half_real(query)
         outputs = unique_names(list(query.outputs))
     else:
         outputs = tuple(Output(c.name, c.affinity, c.collation) for c in found.columns)
     reader.sources += 1
     source = Source(reader.sources, table, query, cte, outputs, kind)
     return Visible(fold(name or ""), source)
+
+
+def _refuse_half_real(query: Query) -> None:
+    """Refuses a set operation in FROM that gives a REAL column other parts that are not REAL.
+
+    SQLite reads such a column as REAL, or does not, by rules that changed with its versions.
+    """
+    for place, output in enumerate(query.outputs):
+        affinities = set(_affinities(query, place))
+        if output.affinity == MIXED and "REAL" in affinities:
+            raise Unsupported("a set operation in FROM of REAL and other columns")
+
+
+def _affinities(query: Query, place: int) -> Iterator[str | None]:
+    if isinstance(query, Compound):
+        yield from _affinities(query.left, place)
+        yield from _affinities(query.right, place)
+    else:
+        yield query.outputs[place].affinity
 
 
 def _with_condition(
@@ -120,7 +150,7 @@ def _join_kind(join: exp.Join) -> str:
         raise Unsupported(f"{side or kind} join".upper())
     if method not in ("", "natural"):
         raise Unsupported(f"{method} join".upper())
-    return "LEFT" if side else "INNER"
+    return "LEFT" if side else "CROSS" if kind == "cross" else "INNER"
 
 
 def _find(seen: Visible, name: str) -> int | None:

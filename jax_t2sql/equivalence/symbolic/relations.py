@@ -19,7 +19,7 @@ from jax_t2sql.equivalence.symbolic.ir import (
 from jax_t2sql.equivalence.symbolic.limits import limited
 from jax_t2sql.equivalence.symbolic.opaque import collated
 from jax_t2sql.equivalence.symbolic.terms import Term
-from jax_t2sql.equivalence.symbolic.values import Val, constant, same
+from jax_t2sql.equivalence.symbolic.values import Val, choose, constant, same
 from jax_t2sql.equivalence.symbolic.walking import has_aggregate, parts, query_columns, subquery
 from jax_t2sql.sql.schema import fold
 
@@ -132,14 +132,21 @@ def _grouped(ctx: Context, query: Select, envs: list[Env], outer: Env) -> list[E
 
 def _whole(ctx: Context, query: Select, envs: list[Env], outer: Env, shown: list[Expr]) -> Env:
     """All rows as one group, which is there even if no row is."""
+    t = ctx.t
+    nothing = constant(t, None)
     cells = dict(outer.cells)
     for source in query.sources:
-        cells[source.id] = tuple(constant(ctx.t, None) for _ in source.columns)
-    bare = bare_columns(query, shown)
-    if bare:
-        raise Unsupported("a column beside aggregates without GROUP BY")
-    group = Group(tuple((e.here, e) for e in envs))
-    return Env(cells, outer.here, group)
+        cells[source.id] = tuple(nothing for _ in source.columns)
+    for column in bare_columns(query, shown):
+        mine = list(cells[column.source])
+        for i in range(len(envs) - 1, -1, -1):
+            value_here = envs[i].cells[column.source][column.index]
+            for other in envs[i + 1 :]:
+                apart = _told_apart(ctx, value_here, other.cells[column.source][column.index])
+                ctx.doubt(envs[i].here, other.here, apart)
+            mine[column.index] = choose(t, envs[i].here, value_here, mine[column.index])
+        cells[column.source] = tuple(mine)
+    return Env(cells, outer.here, Group(tuple((e.here, e) for e in envs)))
 
 
 def _by_key(ctx: Context, query: Select, envs: list[Env], shown: list[Expr]) -> list[Env]:

@@ -1,14 +1,17 @@
 """Asking z3 whether a formula can hold, and reading the database off its answer."""
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 
 import z3
 
 from jax_t2sql.equivalence.symbolic.terms import Number, Term
-from jax_t2sql.equivalence.symbolic.values import BLOB_LOW, TEXT_LOW
+from jax_t2sql.equivalence.symbolic.values import BLOB_HIGH, BLOB_LOW, TEXT_HIGH, TEXT_LOW
 
+NAMES = 2**32  # as many names there are for texts, and for blobs
+_WORK = 20_000_000  # of z3's units, about a second of a processor
+_PATIENCE = 10
 _MEGABYTES = 1_000  # of z3, for one question
 
 
@@ -19,52 +22,55 @@ class Answer:
     Attributes:
       kind: "no" (the formula cannot hold), "yes" or "unknown".
       reason: of "unknown".
-      numbers, truths: of "yes": what the variables are, by name.
+      numbers, truths: of "yes": what the variables are, by name; texts and blobs by their names.
+      texts: the keys of the texts and blobs that have names.
     """
 
     kind: str
     reason: str = ""
-    numbers: dict[str, Number] = None
-    truths: dict[str, bool] = None
+    numbers: dict[str, Number] = field(default_factory=dict)
+    truths: dict[str, bool] = field(default_factory=dict)
+    texts: dict[Number, Number] = field(default_factory=dict)
 
 
-def ask(formula: list[Term], *, seconds: float, wishes: list[Term]) -> Answer:
-    """Whether all of the formulas can hold together.
+class Question:
+    """Whether this or that can hold together with what always does."""
 
-    If so, the answer fulfils the wishes too where that is quickly found: they make a database more
-    likely to show in SQLite what it shows here.
+    def __init__(self, always: list[Term], deadline: float) -> None:
+        """`deadline` is a time by `time.process_time()`."""
+        self._always, self._deadline = always, deadline
 
-    Texts are named by their place among the texts of the formula: z3 is spared the long fractions
-    that spell them. The answer's numbers are spelt again.
-    """
-    context = z3.Context()
-    translation = _Translation(context, _text_names(formula))
-    solver = z3.Solver(ctx=context)
-    solver.set("timeout", max(1, int(seconds * 1000)))
-    solver.set("max_memory", _MEGABYTES)
-    start = time.process_time()
-    for term in formula:
-        solver.add(translation.term(term))
-    seconds -= time.process_time() - start
-    if seconds <= 0:
-        return Answer("unknown", "translating the formula took too long")
-    solver.set("timeout", max(1, int(seconds * 1000)))
-    try:
-        result = solver.check()
-    except z3.Z3Exception as error:
-        return Answer("unknown", f"z3 stopped: {error}")
-    if result == z3.unsat:
-        return Answer("no")
-    if result != z3.sat:
-        return Answer("unknown", f"z3 gave up ({solver.reason_unknown()})")
-    answer = translation.answer(solver.model())
-    left = seconds - (time.process_time() - start)
-    if wishes and left > 0:
-        solver.set("timeout", max(1, int(left * 1000)))
-        solver.add(*(translation.term(wish) for wish in wishes))
-        if solver.check() == z3.sat:
-            answer = translation.answer(solver.model())
-    return answer
+    def ask(self, *terms: Term) -> Answer:
+        """Whether all of the terms can hold.
+
+        Texts are named by their place among the texts of the formula: z3 is spared the long
+        fractions that spell them. Order is all that matters of a text here.
+        """
+        if any(term.is_const and not term.value for term in terms):
+            return Answer("no")
+        formula = [*terms, *self._always]
+        context = z3.Context()
+        translation = _Translation(context, _text_names(formula))
+        solver = z3.Solver(ctx=context)
+        solver.set("max_memory", _MEGABYTES)
+        for term in formula:
+            solver.add(translation.term(term))
+        left = self._deadline - time.process_time()
+        if left <= 0:
+            return Answer("unknown", "building the formula took too long")
+        # By z3's own measure of work; by the clock only as a last resort, for it also runs while
+        # others have the processor.
+        solver.set("rlimit", int(left * _WORK))
+        solver.set("timeout", max(1, int(left * 1000 * _PATIENCE)))
+        try:
+            result = solver.check()
+        except z3.Z3Exception as error:
+            return Answer("unknown", f"z3 stopped: {error}")
+        if result == z3.unsat:
+            return Answer("no")
+        if result != z3.sat:
+            return Answer("unknown", f"z3 gave up ({solver.reason_unknown()})")
+        return translation.answer(solver.model())
 
 
 def _text_names(formula: list[Term]) -> dict[Number, int]:
@@ -150,9 +156,10 @@ class _Translation:
                 return done[term.args[0].id] < done[term.args[1].id]
             case "within":
                 inner, low, high = term.args
-                top = low + 2**32 if 0 < high - low < 2 else high  # room for the texts' new names
+                if high in (TEXT_HIGH, BLOB_HIGH):
+                    high += NAMES  # the texts' names take more room than the texts
                 a = done[inner.id]
-                return z3.And(self._number(low) <= a, a <= self._number(max(top, high)))
+                return z3.And(self._number(low) <= a, a <= self._number(high))
             case "sum":
                 parts = [self._number(term.args[0])] if term.args[0] else []
                 for factor, part in term.args[1:]:
@@ -187,30 +194,4 @@ class _Translation:
                 numbers[name] = value.as_fraction() if z3.is_real(value) else value.as_long()
             else:
                 truths[name] = z3.is_true(value)
-        return Answer("yes", numbers=_spelt(numbers, self._names), truths=truths)
-
-
-def _spelt(numbers: dict[str, Number], names: dict[Number, int]) -> dict[str, Number]:
-    """The numbers with names of texts replaced by texts again, new ones put between the known."""
-    known = {new: old for old, new in names.items()}
-    result = {}
-    for name, number in numbers.items():
-        if number >= TEXT_LOW:
-            number = _place_of(number, known)
-        result[name] = number
-    return result
-
-
-def _place_of(number: Number, known: dict[int, Number]) -> Number:
-    """A text's key at the place that a number has among the names of known texts."""
-    if number in known:
-        return known[number]
-    base = BLOB_LOW if number >= BLOB_LOW else TEXT_LOW
-    inside = {base: base, **{k: v for k, v in known.items() if base <= k < base + 2**33}}
-    below = max(k for k in inside if k <= number)
-    above = min((k for k in inside if k > number), default=None)
-    start = Fraction(inside[below])
-    stop = Fraction(inside[above]) if above is not None else Fraction(base + 1)
-    span = (above if above is not None else below + 2**32) - below
-    share = Fraction(number - below) / span
-    return start + (stop - start) * min(share, Fraction(1023, 1024))
+        return Answer("yes", "", numbers, truths, {new: old for old, new in self._names.items()})

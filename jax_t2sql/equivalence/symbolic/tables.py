@@ -8,16 +8,19 @@ between columns of different kinds are not asked for: more databases are looked 
 from collections.abc import Iterable
 
 from jax_t2sql.equivalence.catalog import Catalog, Column, Table
+from jax_t2sql.equivalence.symbolic.comparing import NUMERIC
 from jax_t2sql.equivalence.symbolic.context import Row
-from jax_t2sql.equivalence.symbolic.opaque import fractional
+from jax_t2sql.equivalence.symbolic.opaque import NUMERIC_AFFINITY, SUMMAND, apply, fractional
 from jax_t2sql.equivalence.symbolic.terms import Term, Terms
 from jax_t2sql.equivalence.symbolic.values import (
     ANYTHING,
     BLOB_HIGH,
     INTEGERS,
+    NUMBERS,
     TEXT_LOW,
     TEXTS,
     Val,
+    is_small,
 )
 from jax_t2sql.sql.schema import fold
 
@@ -54,6 +57,15 @@ def _cell(t: Terms, table: Table, column: Column, name: str) -> Val:
     return Val(null, key, fractional(t, key))
 
 
+def small_numbers(t: Terms, tables: Tables) -> list[Term]:
+    """That no number is larger than LARGE: then INTEGERs become REALs, and add up, exactly."""
+    cells = [cell for rows in tables.values() for row in rows for cell in row.cells]
+    return [
+        t.or_(cell.null, t.le(t.number(TEXT_LOW), cell.key), is_small(t, cell.key))
+        for cell in cells
+    ]
+
+
 def constraints(t: Terms, catalog: Catalog, tables: Tables) -> list[Term]:
     """What holds in every database of the schema."""
     result: list[Term] = []
@@ -67,6 +79,8 @@ def constraints(t: Terms, catalog: Catalog, tables: Tables) -> list[Term]:
         for row in rows:
             for cell, column in zip(row.cells, table.columns, strict=True):
                 result.append(_within(t, cell, column))
+                if column.affinity in NUMERIC:
+                    result += _no_number_in_words(t, cell)
         for key in table.keys:
             result += _unique(t, table, key.columns, rows)
         for foreign in table.foreign_keys:
@@ -104,6 +118,19 @@ def _within(t: Terms, cell: Val, column: Column) -> Term:
     if column.affinity in ("INTEGER", "NUMERIC") and not cell.real.is_const:
         inside = t.and_(inside, t.implies(cell.real, t.lt(cell.key, t.number(TEXT_LOW))))
     return inside
+
+
+def _no_number_in_words(t: Terms, cell: Val) -> list[Term]:
+    """A text that a column of numeric affinity has stored spells no number."""
+    number = t.or_(cell.null, t.lt(cell.key, t.number(TEXT_LOW)))
+    result = []
+    if f"key:{NUMERIC_AFFINITY}" in t.functions:
+        again = apply(t, NUMERIC_AFFINITY, [cell])
+        kept = t.and_(t.not_(again.null), t.eq(again.key, cell.key), t.eq(again.real, cell.real))
+        result.append(t.or_(number, kept))
+    if f"key:{SUMMAND}" in t.functions:
+        result.append(t.or_(number, apply(t, SUMMAND, [cell], bounds=NUMBERS).real))
+    return result
 
 
 def _unique(t: Terms, table: Table, names: tuple[str, ...], rows: list[Row]) -> list[Term]:

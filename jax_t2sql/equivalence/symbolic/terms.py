@@ -52,11 +52,16 @@ class TooLarge(Exception):
 
 
 class Terms:
-    """Builder of one graph; `limit` bounds the number of its nodes (then: TooLarge)."""
+    """Builder of one graph; `limit` bounds the number of its nodes (then: TooLarge).
+
+    Attributes:
+      functions: names of the uninterpreted functions in it.
+    """
 
     def __init__(self, *, limit: int = 400_000) -> None:
         self._limit = limit
         self._table: dict[tuple, Term] = {}
+        self.functions: set[str] = set()
         self.true = self._make("const", (True,), False, _FREE)
         self.false = self._make("const", (False,), False, _FREE)
         self.zero = self.number(0)
@@ -84,8 +89,17 @@ class Terms:
         """An unknown; `whole` where it is a whole number."""
         return self._make("whole" if whole else "var", (name,), numeric, bounds)
 
+    def narrowed(self, a: Term, bounds: Bounds) -> Term:
+        """The same number, which is known to lie within these bounds too wherever it counts."""
+        (low, high), (least, most) = a.bounds, bounds
+        low = least if low is None or (least is not None and least > low) else low
+        high = most if high is None or (most is not None and most < high) else high
+        a.bounds = (low, high)
+        return a
+
     def uf(self, name: str, args: Iterable[Term], *, numeric: bool, bounds: Bounds = _FREE) -> Term:
         """An uninterpreted function: nothing is known of it but that equals give equals."""
+        self.functions.add(name)
         return self._make("uf", (name, *args), numeric, bounds)
 
     def not_(self, a: Term) -> Term:

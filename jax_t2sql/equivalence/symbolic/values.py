@@ -17,6 +17,7 @@ SqlValue = None | int | float | str | bytes
 
 LARGEST = 2**63  # integers and exact REALs do not exceed it in size
 NUMBERS: Bounds = (-(2**64), 2**64)
+LARGE = 2**40  # a thousand INTEGERs up to this, and their sums, are exact as REALs
 TEXT_LOW, TEXT_HIGH = 2**65, 2**65 + 1
 BLOB_LOW, BLOB_HIGH = 2**66, 2**66 + 1
 TEXTS: Bounds = (TEXT_LOW, TEXT_HIGH)
@@ -152,3 +153,8 @@ def canonical(t: Terms, v: Val) -> tuple[Term, Term, Term]:
             return t.true, t.zero, t.false
         return v.null, v.key, v.real
     return v.null, t.ite(v.null, t.zero, v.key), t.and_(t.not_(v.null), v.real)
+
+
+def is_small(t: Terms, key: Term) -> Term:
+    """Whether a number is not larger than LARGE."""
+    return t.and_(t.le(t.number(-LARGE), key), t.le(key, t.number(LARGE)))

@@ -1,6 +1,7 @@
 """Walks over resolved queries: what they hold and what they read."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import fields, is_dataclass
 
 from jax_t2sql.equivalence.symbolic.ir import (
     Aggregate,
@@ -29,7 +30,7 @@ from jax_t2sql.sql.schema import fold
 
 
 def parts(expr: Expr) -> Iterator[Expr]:
-    """The expressions right below one; those of subqueries are not among them."""
+    """The expressions right below one, in the order of the text; not those of subqueries."""
     match expr:
         case Compare() | Connect() | Arithmetic():
             yield from (expr.left, expr.right)
@@ -38,9 +39,12 @@ def parts(expr: Expr) -> Iterator[Expr]:
         case Between():
             yield from (expr.operand, expr.low, expr.high)
         case Case():
-            yield from filter(None, (expr.base, expr.otherwise))
+            if expr.base is not None:
+                yield expr.base
             for test, value in expr.branches:
                 yield from (test, value)
+            if expr.otherwise is not None:
+                yield expr.otherwise
         case Call():
             yield from expr.args
         case Aggregate():
@@ -99,6 +103,19 @@ def has_aggregate(expr: Expr) -> bool:
     return isinstance(expr, Aggregate) or any(has_aggregate(part) for part in parts(expr))
 
 
+def has_collate(expr: Expr) -> bool:
+    """Whether a COLLATE stands in an expression, outside its subqueries."""
+    return isinstance(expr, Collate) or any(has_collate(part) for part in parts(expr))
+
+
+def gives_collation(query: Query) -> bool:
+    """Whether a result column of a query brings a collation of its own to a comparison."""
+    if isinstance(query, Compound):
+        return gives_collation(query.left) or gives_collation(query.right)
+    named = any(output.collation != "BINARY" for output in query.outputs)
+    return named or any(map(has_collate, query.items))
+
+
 def is_single_row(query: Query) -> bool:
     """Whether a query gives at most one row whatever the database holds."""
     if isinstance(query, Compound) or query.group:
@@ -121,3 +138,13 @@ def tables_of(query: Query) -> set[str]:
             found |= tables_of(inner)
         stack += parts(expr)
     return found
+
+
+def rebuilt(node, change: Callable):
+    """A tree with each of its nodes changed, from the leaves up."""
+    if isinstance(node, tuple):
+        return tuple(rebuilt(part, change) for part in node)
+    if not is_dataclass(node):
+        return node
+    new = {field.name: rebuilt(getattr(node, field.name), change) for field in fields(node)}
+    return change(type(node)(**new))

@@ -4,6 +4,7 @@ Uninterpreted functions stand for SQLite's own here, so that every part of the f
 """
 
 import sqlite3
+import time
 from collections import Counter
 
 from jax_t2sql.equivalence.catalog import Catalog
@@ -12,6 +13,7 @@ from jax_t2sql.equivalence.symbolic.context import Context, Env
 from jax_t2sql.equivalence.symbolic.ir import Query
 from jax_t2sql.equivalence.symbolic.limits import Ordering
 from jax_t2sql.equivalence.symbolic.opaque import interpret
+from jax_t2sql.equivalence.symbolic.proving import with_parents
 from jax_t2sql.equivalence.symbolic.reading import read
 from jax_t2sql.equivalence.symbolic.relations import rows_of
 from jax_t2sql.equivalence.symbolic.solving import operands
@@ -30,9 +32,11 @@ class Encoding:
         query: Query = read(sql, catalog)
         confirm(sql, query, catalog)
         self.catalog, self.query = catalog, query
-        t = Terms(limit=150_000)
-        self.tables = unknown_tables(t, catalog, sorted(tables_of(query)), bound)
-        ctx = Context(t, self.tables, rows_of, max_rows=max_rows)
+        self.terms = t = Terms(limit=150_000)
+        names = sorted(with_parents(catalog, tables_of(query)))
+        self.tables = unknown_tables(t, catalog, names, bound)
+        deadline = time.process_time() + 5
+        ctx = Context(t, self.tables, rows_of, max_rows=max_rows, deadline=deadline)
         self.rows = rows_of(ctx, query, Env({}, t.true))
         self.doubt = t.or_(*ctx.doubts)
         self.constraints = constraints(t, catalog, self.tables)
@@ -79,6 +83,49 @@ class Reading:
                 cells = tuple(typed(self.cell(cell)) for cell in row.cells)
                 result.setdefault(int(self.value(place)), Counter())[cells] += 1
         return result
+
+    @property
+    def facts(self) -> list[Term]:
+        """That the tables hold what they hold, and that functions give what they give."""
+        t, result = self._encoding.terms, []
+        stack, seen = [*self._roots], set()
+        while stack:
+            term = stack.pop()
+            if term.id in seen:
+                continue
+            seen.add(term.id)
+            stack += operands(term)
+            if term.op in ("var", "whole", "uf") and not self._is_key_of_null(term):
+                result.append(self._equation(t, term))
+        return result
+
+    def _is_key_of_null(self, term: Term) -> bool:
+        """Whether it is a function's key where the function gives NULL: it means nothing."""
+        part, _, function = term.args[0].partition(":")
+        if term.op != "uf" or part != "key":
+            return False
+        return interpret(f"null:{function}", [self.value(arg) for arg in term.args[1:]])
+
+    @property
+    def claims(self) -> list[Term]:
+        """That the result is what it is said to be."""
+        return [self._equation(self._encoding.terms, term) for term in self._roots]
+
+    @property
+    def _roots(self) -> list[Term]:
+        rows = self._encoding.rows
+        result = [row.present for row in rows]
+        for row in rows:
+            if self.value(row.present):
+                for cell in row.cells:
+                    result += [cell.null] if self.value(cell.null) else [cell.null, cell.key]
+        return result
+
+    def _equation(self, t: Terms, term: Term) -> Term:
+        value = self.value(term)
+        if term.numeric:
+            return t.eq(term, t.number(value))
+        return term if value else t.not_(term)
 
     def cell(self, v: Val):
         null = self.value(v.null)

@@ -1,32 +1,36 @@
 """Random schemas, rows and queries of the fragment that proofs cover."""
 
+import contextlib
 import random
+import sqlite3
 from dataclasses import dataclass, field
 
 TYPES = ("INTEGER", "INTEGER", "TEXT", "TEXT", "REAL", "NUMERIC", "")
 VALUES = (
     None, None, 0, 1, 1, 2, 2, 3, -1, 10, 0.5, 1.0, 2.5, -0.5, "", "a", "a", "b", "B", "ab", "1",
-    "2", "10", "1.5", " 2", "2x", "-1", "A", b"a", b"",
+    "2", "10", "1.5", " 2", "2x", "-1", "A", "0.5", "0", "a ", b"a", b"",
 )  # fmt: skip
 LITERALS = (
     "NULL", "0", "1", "2", "-1", "10", "0.5", "1.0", "2.5", "''", "'a'", "'b'", "'B'", "'1'",
-    "'2'", "'1.5'", "'2x'", "x'61'", "TRUE",
+    "'2'", "'1.5'", "'2x'", "'0.5'", "'a '", "x'61'", "TRUE",
 )  # fmt: skip
 
 
 @dataclass
 class Schema:
     tables: dict[str, list[tuple[str, str]]] = field(default_factory=dict)
+    extra: dict[str, list[str]] = field(default_factory=dict)
 
     @property
     def ddl(self) -> str:
-        return ";\n".join(
-            f"CREATE TABLE {name} ({', '.join(f'{c} {kind}'.strip() for c, kind in columns)})"
-            for name, columns in self.tables.items()
-        ) + ";"  # fmt: skip
+        statements = []
+        for name, columns in self.tables.items():
+            parts = [f"{column} {kind}".strip() for column, kind in columns]
+            statements.append(f"CREATE TABLE {name} ({', '.join(parts + self.extra[name])});")
+        return "\n".join(statements)
 
 
-def random_schema(rng: random.Random) -> Schema:
+def random_schema(rng: random.Random, *, constrained: bool = True) -> Schema:
     schema = Schema()
     for i in range(rng.randint(1, 3)):
         names = rng.sample(["a", "b", "c", "d"], rng.randint(1, 3))
@@ -38,8 +42,36 @@ def random_schema(rng: random.Random) -> Schema:
             columns.append((name, kind))
         if rng.random() < 0.2:
             columns[0] = (columns[0][0], "INTEGER PRIMARY KEY")
-        schema.tables[f"t{i}"] = columns
+        name = f"t{i}"
+        schema.tables[name], schema.extra[name] = columns, []
+        if constrained:
+            _constrain(rng, schema, name)
     return schema
+
+
+def _constrain(rng: random.Random, schema: Schema, name: str) -> None:
+    """Adds NOT NULL, keys and foreign keys to the table made last."""
+    columns, extra = schema.tables[name], schema.extra[name]
+    for i, (column, kind) in enumerate(columns):
+        if "PRIMARY" not in kind and rng.random() < 0.2:
+            columns[i] = (column, f"{kind} NOT NULL")
+    if rng.random() < 0.4:
+        unique = rng.sample([column for column, _ in columns], rng.randint(1, len(columns)))
+        extra.append(f"UNIQUE ({', '.join(unique)})")
+    for parent, theirs in schema.tables.items():
+        if "PRIMARY" in theirs[0][1] and rng.random() < 0.5 and parent != name:
+            child = rng.choice(columns)[0]
+            extra.append(f"FOREIGN KEY ({child}) REFERENCES {parent} ({theirs[0][0]})")
+
+
+def fill(connection: sqlite3.Connection, rows: dict[str, list[tuple]]) -> None:
+    """Stores what the constraints allow of the rows."""
+    connection.execute("PRAGMA foreign_keys = ON")
+    for name, stored in rows.items():
+        for row in stored:
+            values = ", ".join("?" * len(row))
+            with contextlib.suppress(sqlite3.IntegrityError):
+                connection.execute(f"INSERT INTO {name} VALUES ({values})", row)
 
 
 def random_rows(rng: random.Random, schema: Schema, bound: int) -> dict[str, list[tuple]]:
@@ -56,10 +88,11 @@ def random_rows(rng: random.Random, schema: Schema, bound: int) -> dict[str, lis
 def _value(rng: random.Random, kind: str, values):
     if "PRIMARY" in kind:
         return rng.randint(-1, 5)
-    if rng.random() < 0.5:  # what belongs there
+    if rng.random() < (0.95 if "NOT NULL" in kind else 0.5):  # what belongs there
+        none = [] if "NOT NULL" in kind else [None]
         if kind.startswith("TEXT"):
-            return rng.choice(["a", "b", "A", "1", "2", "", "ab", "a ", None])
-        return rng.choice([0, 1, 2, 3, -1, 2.5, None])
+            return rng.choice(["a", "b", "A", "1", "2", "", "ab", "a ", *none])
+        return rng.choice([0, 1, 2, 3, -1, 2.5, *none])
     return rng.choice(values)
 
 
@@ -80,11 +113,19 @@ class Writer:
         width = width or self.rng.randint(1, 3)
         if depth > 0 and self.chance(0.12):
             op = self.pick("UNION", "UNION ALL", "INTERSECT", "EXCEPT")
-            left, right = (self.select(depth - 1, outer, width)[0] for _ in "ab")
+            if self.chance(0.4):  # sides that often meet
+                width = 1
+                left, right = (self.plain() for _ in "ab")
+            else:
+                left, right = (self.select(depth - 1, outer, width)[0] for _ in "ab")
             order = f" ORDER BY {self.rng.randint(1, width)}{self.direction()}"
             return f"{left} {op} {right}" + (order + self.limit() if self.chance(0.3) else "")
         text, ordered = self.select(depth, outer, width)
         return text + (self.limit() if self.chance(0.3 if ordered else 0.04) else "")
+
+    def plain(self) -> str:
+        name = self.rng.choice(list(self.schema.tables))
+        return f"SELECT {self.rng.choice(self.schema.tables[name])[0]} FROM {name}"
 
     def limit(self) -> str:
         if not self.chance(0.6):
@@ -174,6 +215,61 @@ class Writer:
                     text += f" ON {self.condition(min(depth, 1), both)}"
             scope.append((alias, columns))
         return text, scope
+
+    def comparisons(self) -> str:
+        """Many plain comparisons of two rows: what affinities and collations decide."""
+        scope = []
+        for alias in ("p", "q"):
+            name = self.rng.choice(list(self.schema.tables))
+            scope.append((name, alias, [column for column, _ in self.schema.tables[name]]))
+        visible = [(alias, columns) for _, alias, columns in scope]
+
+        def side() -> str:
+            atom = self.column(visible) if self.chance(0.75) else self.rng.choice(LITERALS)
+            form = self.rng.random()
+            if form < 0.1:
+                return f"{atom} COLLATE {self.pick('NOCASE', 'BINARY', 'RTRIM')}"
+            if form < 0.2:
+                return f"CAST({atom} AS {self.pick('INTEGER', 'REAL', 'TEXT', 'NUMERIC')})"
+            if form < 0.3:
+                name, alias, columns = self.rng.choice(scope)
+                same = f"(SELECT {self.rng.choice(columns)} FROM {name} LIMIT 1)"
+                return self.pick(same, f"({atom} || '')", f"COALESCE({atom}, 1)")
+            return atom
+
+        shown = []
+        for _ in range(8):
+            op = self.pick(
+                "=", "=", "<", "<=", ">", "<>", "IS", "IS NOT", "IN", "CASE", "BETWEEN",
+                "MIN", "MAX", "NULLIF", "IIF",
+            )  # fmt: skip
+            if op == "IN":
+                name, _, columns = self.rng.choice(scope)
+                inner = f"SELECT {self.rng.choice(columns)} FROM {name}"
+                shown.append(f"{side()} IN ({self.pick(inner, f'{side()}, {side()}', side())})")
+            elif op == "CASE":
+                shown.append(f"CASE {side()} WHEN {side()} THEN 1 WHEN {side()} THEN 2 END")
+            elif op in ("MIN", "MAX", "NULLIF"):
+                shown.append(f"{op}({side()}, {side()})")
+            elif op == "IIF":
+                shown.append(f"IIF({side()}, 1, 2)")
+            elif op == "BETWEEN":
+                shown.append(f"{side()} BETWEEN {side()} AND {side()}")
+            else:
+                shown.append(f"({side()}) {op} ({side()})")
+        (first, a, _), (second, b, _) = scope
+        return f"SELECT {', '.join(shown)} FROM {first} AS {a}, {second} AS {b}"
+
+    def extremes(self) -> str:
+        """Aggregates that keep one of several values, over one table."""
+        name = self.rng.choice(list(self.schema.tables))
+        scope = [(name, [column for column, _ in self.schema.tables[name]])]
+        shown = [
+            f"{self.pick('MIN', 'MAX', 'SUM', 'AVG', 'TOTAL')}"
+            f"({self.pick('', 'DISTINCT ')}{self.column(scope)})"
+            for _ in range(4)
+        ]
+        return f"SELECT {', '.join(shown)} FROM {name}"
 
     def column(self, scope: list) -> str:
         alias, columns = self.rng.choice(scope)
@@ -273,4 +369,9 @@ class Writer:
 
 
 def random_query(rng: random.Random, schema: Schema) -> str:
-    return Writer(rng, schema).query(rng.choice([0, 1, 1, 2]), [])
+    writer = Writer(rng, schema)
+    if rng.random() < 0.15:
+        return writer.comparisons()
+    if rng.random() < 0.05:
+        return writer.extremes()
+    return writer.query(rng.choice([0, 1, 1, 2]), [])
