@@ -11,11 +11,10 @@ import numpy as np
 import pytest
 
 from jax_t2sql.learner import LoraSpec, abstract_arrays, merge_lora
-from jax_t2sql.models import describe_params, hidden_fn, routing_fn, unembed_fn
+from jax_t2sql.models import describe_params, hidden_fn, routing_fn
 from jax_t2sql.models.experts import grouped_linear
 from jax_t2sql.models.routing import route
 
-FAMILIES = ("qwen3_moe", "deepseek_v3", "glm4_moe")
 LENGTH = 20
 
 
@@ -28,7 +27,7 @@ def row():
     return tokens, positions, segments
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", ["deepseek_v3", "glm4_moe"])
 def test_packed_sequences_equal_sequences_alone(family, make_sparse, make_params, row):
     config = make_sparse(family)
     params, hidden = make_params(config), jax.jit(hidden_fn(config))
@@ -39,27 +38,21 @@ def test_packed_sequences_equal_sequences_alone(family, make_sparse, make_params
     np.testing.assert_allclose(packed[:, 8:17], alone[:, :9], atol=5e-5)
 
 
-@pytest.mark.parametrize("family", FAMILIES)
 def test_an_adapter_of_every_module_acts_like_merged_weights(
-    family, make_sparse, make_params, make_adapter, row
+    make_sparse, make_params, make_adapter, row
 ):
-    config = make_sparse(family)
+    config = make_sparse("deepseek_v3")
     params, spec = make_params(config), LoraSpec(rank=3, alpha=6)
     adapter = make_adapter(config, spec)
-    adapted = {*adapter["layers"]}
-    assert {"expert_gate_proj", "expert_up_proj", "expert_down_proj"} <= adapted
-    assert "router" not in adapted
+    experts = {"expert_gate_proj", "expert_up_proj", "expert_down_proj"}
     latent = {"q_a_proj", "q_b_proj", "kv_a_proj", "kv_b_proj", "o_proj"}
-    assert config.mla is None or latent <= adapted
-
-    def logits(params, adapter):
-        hidden = hidden_fn(config)(params, adapter, *row)
-        return unembed_fn(config)(params, adapter, hidden)
-
-    plain = jax.jit(logits)(params, None)
-    merged = jax.jit(logits)(merge_lora(params, adapter), None)
-    adapted = jax.jit(logits)(params, adapter)
-    np.testing.assert_allclose(adapted, merged, atol=1e-3)
+    shared = {"shared_gate_proj", "shared_up_proj", "shared_down_proj"}
+    assert {*adapter["layers"]} == experts | latent | shared
+    hidden = jax.jit(hidden_fn(config))
+    merged = merge_lora(params, adapter)
+    nothing = jax.tree.map(jnp.zeros_like, adapter)  # of the same structure: compiled once
+    adapted, plain = hidden(params, adapter, *row), hidden(params, nothing, *row)
+    np.testing.assert_allclose(adapted, hidden(merged, nothing, *row), atol=1e-3)
     assert np.abs(adapted - plain).max() > 0.1
 
 
@@ -85,9 +78,9 @@ def test_bfloat16_is_kept(make_sparse, row):
     assert params["layers"]["router"]["bias"].dtype == jnp.float32
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", ["qwen3_moe", "deepseek_v3"])
 def test_replayed_experts_are_used(family, make_sparse, make_params, row):
-    config = make_sparse(family)
+    config = make_sparse(family, num_layers=2)
     params = make_params(config)
     hidden, routing = jax.jit(hidden_fn(config)), jax.jit(routing_fn(config))
     own_LBTK = np.asarray(routing(params, None, *row))
