@@ -61,7 +61,7 @@ class Placement:
             trainable,
             transform_non_params=lambda _: self.replicated,
         )
-        return LearnerState(trainable, opt_state, self.replicated)
+        return LearnerState(trainable, opt_state, self.replicated, self.replicated)
 
     def check_batch(self, batch: LearnerBatch) -> None:
         axes = self.batch.spec[1]
@@ -75,19 +75,31 @@ class Placement:
             )
 
 
-def jit_on_device(make_state: Callable, update: Callable, logprobs: Callable) -> Learner:
+def jit_on_device(
+    check: Callable, make_state: Callable, update: Callable, logprobs: Callable
+) -> Learner:
     """The three functions on the default device."""
-    jitted_logprobs = jax.jit(logprobs)
+    jitted_update, jitted_logprobs = jax.jit(update, donate_argnums=1), jax.jit(logprobs)
+
+    def run_update(base, state, batch):
+        check(batch)
+        return jitted_update(base, state, batch)
+
     return Learner(
         init=jax.jit(make_state),
-        update=jax.jit(update, donate_argnums=1),
+        update=run_update,
+        lower_update=jitted_update.lower,
         logprobs=lambda base, state, batch: jitted_logprobs(base, _trainable(state), batch),
         abstract_state=lambda base: jax.eval_shape(make_state, base, jax.random.key(0)),
     )
 
 
 def jit_on_mesh(
-    placement: Placement, make_state: Callable, update: Callable, logprobs: Callable
+    placement: Placement,
+    check: Callable,
+    make_state: Callable,
+    update: Callable,
+    logprobs: Callable,
 ) -> Learner:
     """The three functions on a mesh, with explicit shardings for all that goes in and comes out."""
     jitted: dict[Any, tuple[LearnerState, Callable, Callable, Callable]] = {}
@@ -124,6 +136,7 @@ def jit_on_mesh(
         return jitted[key]
 
     def run_update(base, state, batch):
+        check(batch)
         placement.check_batch(batch)
         return for_base(base)[2](base, state, batch)
 
@@ -134,6 +147,7 @@ def jit_on_mesh(
     return Learner(
         init=lambda base, key: for_base(base)[1](base, key),
         update=run_update,
+        lower_update=lambda base, state, batch: for_base(base)[2].lower(base, state, batch),
         logprobs=run_logprobs,
         abstract_state=lambda base: for_base(base)[0],
     )

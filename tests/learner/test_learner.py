@@ -169,7 +169,7 @@ def test_logits_of_all_tokens_never_exist(base):
     learner = learner_for(LoraSpec(rank=2), max_logits=vocab)
     batch = pack(tiny.trajectories((64,) * 8), row_length=64, rows_per_microbatch=8)
     state = learner.init(wide, jax.random.key(0))
-    stats = learner.update.lower(wide, state, batch).compile().memory_analysis()
+    stats = learner.lower_update(wide, state, batch).compile().memory_analysis()
     assert stats.temp_size_in_bytes < 8 * 64 * vocab * 4
 
 
@@ -212,7 +212,7 @@ def test_sft_learns_a_sequence_by_heart_and_leaves_the_base_alone(base):
     for _ in range(60):
         state, metrics = learner.update(base, state, batch)
     assert metrics["loss"] < 0.05
-    assert set(metrics) == {"loss", "grad_norm", "tokens", "skipped"}
+    assert not {"ratio_mean", "ess"} & set(metrics)
     jax.tree.map(np.testing.assert_array_equal, base, before)
 
 
