@@ -7,7 +7,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jax.sharding import AbstractMesh, PartitionSpec
+from jax.sharding import AbstractMesh
 
 from jax_t2sql.learner.arrays import ArrayDesc, ShardingRules
 from jax_t2sql.learner.trainables import LoraSpec
@@ -142,13 +142,16 @@ def _device_bytes(descs: Any, mesh: AbstractMesh, rules: ShardingRules) -> int:
 def _largest_layer(
     config: ModelConfig, dtype: Any, mesh: AbstractMesh, rules: ShardingRules
 ) -> int:
-    """Bytes of a layer where the axis that spreads weights for storage alone is gathered."""
-    if rules.spec(("embed",)) == PartitionSpec(None):
-        return 0
+    """Bytes of a layer without the axis that spreads it for storage alone; 0 if nothing does."""
     whole = dataclasses.replace(rules, embed=None)
     descs = describe_params(config, dtype)
-    groups = config.layer_groups
-    return max(_device_bytes(descs[g.name], mesh, whole) // g.count for g in groups)
+
+    def largest(rules: ShardingRules) -> int:
+        groups = config.layer_groups
+        return max(_device_bytes(descs[g.name], mesh, rules) // g.count for g in groups)
+
+    gathered = largest(whole)
+    return 0 if gathered == largest(rules) else gathered
 
 
 def _layer_width(config: ModelConfig, *, heads: int, inner: int) -> int:

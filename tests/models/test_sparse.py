@@ -1,5 +1,6 @@
 """Mixtures of experts and latent attention in training: packing, adapters, replay, meshes."""
 
+import dataclasses
 import os
 import subprocess
 import sys
@@ -8,10 +9,20 @@ from pathlib import Path
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 
-from jax_t2sql.learner import LoraSpec, abstract_arrays, merge_lora
-from jax_t2sql.models import describe_params, hidden_fn, routing_fn
+from jax_t2sql.learner import (
+    LoraSpec,
+    Trajectory,
+    abstract_arrays,
+    cispo,
+    make_learner,
+    merge_lora,
+    pack,
+    pack_shared,
+)
+from jax_t2sql.models import describe_params, hidden_fn, prefix_fn, routing_fn, unembed_fn
 from jax_t2sql.models.experts import grouped_linear
 from jax_t2sql.models.routing import route
 
@@ -100,6 +111,63 @@ def test_replayed_experts_are_used(family, make_sparse, make_params, row):
     mixed = hidden(params, None, *row, partly)
     np.testing.assert_allclose(mixed[:, :8], plain[:, :8], atol=1e-5)
     np.testing.assert_allclose(mixed[:, 8:17], replayed[:, 8:17], atol=1e-5)
+
+
+def test_the_learner_replays_what_trajectories_recorded(make_sparse, make_params):
+    config = make_sparse("qwen3_moe", num_layers=1)
+    params = make_params(config)
+    generator = np.random.default_rng(6)
+    prompt = generator.integers(0, 320, 6)
+    learner = make_learner(
+        hidden_fn(config),
+        unembed_fn(config),
+        prefix_fn=prefix_fn(config),
+        adapter=LoraSpec(rank=1, alpha=1),
+        loss=cispo(low=0.0, high=4.0),
+        optimizer=optax.sgd(0.1),
+    )
+    state = learner.init(params, jax.random.key(0))
+
+    def trajectory(recorded):
+        ids = np.concatenate([prompt, generator.integers(0, 320, 4)])
+        experts = generator.integers(0, 6, (10, 1, 1)) + np.arange(3)
+        replay = experts if recorded else None
+        return Trajectory(ids, np.arange(10) >= 6, np.zeros(10), 1.0, replay_TLE=replay)
+
+    group = [trajectory(True), trajectory(False)]
+    # Of one prompt the experts are the same.
+    group[1] = dataclasses.replace(group[1], replay_TLE=group[0].replay_TLE.copy())
+    group[1].replay_TLE[6:] = -1
+    batch = pack(group, row_length=10, rows_per_microbatch=2)
+    np.testing.assert_array_equal(batch.replay_MBTLE[0, 0], group[0].replay_TLE)
+    found = np.asarray(learner.logprobs(params, state, batch))[0, :, :4]
+
+    row = (batch.tokens_MBT[0], batch.positions_MBT[0], batch.segments_MBT[0])
+    replay_LBTE = np.moveaxis(batch.replay_MBTLE[0], 2, 0)
+    hidden = hidden_fn(config)(params, None, *row, replay_LBTE)
+    logits = jax.nn.log_softmax(unembed_fn(config)(params, None, hidden))
+    want = [[logits[b, t - 1, t_id] for t, t_id in enumerate(ids) if t >= 6]
+            for b, ids in enumerate(np.asarray(row[0]))]  # fmt: skip
+    np.testing.assert_allclose(found, want, atol=1e-4)
+
+    shared = pack_shared(group, prefix_length=8, row_length=8, rows_per_microbatch=2)
+    assert (shared.prefix.replay_KCPLE[0, 0, :5] == group[0].replay_TLE[:5]).all()
+    again = np.asarray(learner.logprobs(params, state, shared))
+    np.testing.assert_allclose(np.sort(again[again != 0]), np.sort(found.ravel()), atol=1e-4)
+
+    plain = [dataclasses.replace(x, replay_TLE=None) for x in group]
+    assert pack(plain, row_length=10, rows_per_microbatch=2).replay_MBTLE is None
+
+
+def test_records_that_do_not_fit_are_refused():
+    ids, mask = np.arange(4), np.arange(4) > 1
+    with pytest.raises(ValueError, match=r"4 tokens .* got shape \(3, 2, 1\)"):
+        Trajectory(ids, mask, np.zeros(4), replay_TLE=np.zeros((3, 2, 1)))
+    two = [
+        Trajectory(ids, mask, np.zeros(4), replay_TLE=np.zeros((4, layers, 1))) for layers in (1, 2)
+    ]
+    with pytest.raises(ValueError, match="different layers and counts"):
+        pack(two, row_length=4, rows_per_microbatch=1)
 
 
 def test_weights_of_replayed_experts_follow_the_scores_of_now(make_sparse):
