@@ -124,7 +124,12 @@ def test_loading_quantises_and_saving_multiplies_out(
 
 @pytest.mark.parametrize(
     ("change", "words"),
-    [({"bits": 3}, "bits is 3"), ({"group": 0}, "group is 0"), ({"group": 5}, "groups of 5")],
+    [
+        ({"bits": 3}, "bits is 3"),
+        ({"group": 0}, "group is 0"),
+        ({"group": 5}, "groups of 5"),
+        ({"targets": "("}, "targets '\\(' is no"),
+    ],
 )
 def test_refusals(make_config, change, words):
     with pytest.raises(UserError, match=words):
