@@ -1,4 +1,4 @@
-"""How the hosts of a `jax.distributed` run stay of one mind: host 0 decides, then all or none go on.
+"""How the hosts of a `jax.distributed` run stay of one mind: host 0 decides, all go on or none.
 
 Every function is a collective: all hosts call it, in the same order. With one host they return at
 once.
