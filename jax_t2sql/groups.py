@@ -46,12 +46,13 @@ def sample_groups(
     )
     rollouts = iter(grade_episodes(states, prompts=prompts, pool=pool, reward_empty=reward_empty))
     return [
-        bus.make_group(task, [_bus_rollout(next(rollouts)) for _ in range(task.group_size)])
+        bus.make_group(task, [bus_rollout(next(rollouts)) for _ in range(task.group_size)])
         for task in tasks
     ]
 
 
-def _bus_rollout(rollout: Rollout) -> BusRollout:
+def bus_rollout(rollout: Rollout) -> BusRollout:
+    """A finished, graded episode as the bus carries it."""
     state = rollout.state
     return BusRollout.make(
         state.ids,

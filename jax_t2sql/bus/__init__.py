@@ -24,6 +24,7 @@ from jax_t2sql.bus.groups import Group, Rollout
 from jax_t2sql.bus.intake import ReadyGroup
 from jax_t2sql.bus.learner_side import LearnerBus, NewTask, start_or_takeover
 from jax_t2sql.bus.log import Log
+from jax_t2sql.bus.preflight import check_bus
 from jax_t2sql.bus.replay import ReplayStep
 from jax_t2sql.bus.retention import collect_adapters, collect_groups
 from jax_t2sql.bus.sampler_side import SamplerBus
@@ -59,6 +60,7 @@ __all__ = [
     "Store",
     "Takeover",
     "Task",
+    "check_bus",
     "collect_adapters",
     "collect_groups",
     "fetch_adapter",

@@ -1,6 +1,8 @@
 """A bus in a bucket or in memory, through obstore."""
 
+import contextlib
 from collections.abc import Iterable
+from datetime import timedelta
 from pathlib import Path
 
 import obstore
@@ -10,6 +12,23 @@ from obstore.store import from_url
 from jax_t2sql.bus import keys as names
 from jax_t2sql.bus.store import MAX_OBJECT_BYTES
 from jax_t2sql.errors import UserError
+
+# The client's own tries of one request; `put_once` comes back to a store that stays down longer.
+_RETRIES = {"max_retries": 4, "retry_timeout": timedelta(seconds=30)}
+
+
+@contextlib.contextmanager
+def _answering(key: str):
+    """Faults of network and server as OSError, like a disk's; absence as FileNotFoundError."""
+    try:
+        yield
+    except (FileNotFoundError, NotFoundError) as error:
+        raise FileNotFoundError(f"no such object: {key}") from error
+    except AlreadyExistsError as error:
+        raise FileExistsError(key) from error
+    except BaseError as error:
+        lines = str(error).strip().splitlines() or [type(error).__name__]
+        raise OSError(f"{key!r}: {lines[0][:500]}") from error
 
 
 class ObstoreStore:
@@ -21,7 +40,8 @@ class ObstoreStore:
     @classmethod
     def from_url(cls, url: str) -> "ObstoreStore":
         try:
-            return cls(from_url(url))
+            options = {} if url.startswith("memory:") else {"retry_config": _RETRIES}
+            return cls(from_url(url, **options))
         except (BaseError, ValueError) as error:
             raise UserError(
                 f"bus {url!r} cannot be opened ({error}); give a directory, "
@@ -32,36 +52,33 @@ class ObstoreStore:
         return f"ObstoreStore({self.raw!r})"
 
     def create(self, key: str, data: bytes, *, durable: bool = True) -> None:
-        try:
+        with _answering(key):
             obstore.put(self.raw, names.check_key(key), data, mode="create")
-        except AlreadyExistsError as error:
-            raise FileExistsError(key) from error
 
     def overwrite(self, key: str, data: bytes) -> None:
-        obstore.put(self.raw, names.check_key(key), data, mode="overwrite")
+        with _answering(key):
+            obstore.put(self.raw, names.check_key(key), data, mode="overwrite")
 
     def read(self, key: str, *, max_bytes: int = MAX_OBJECT_BYTES) -> bytes:
-        try:
+        with _answering(key):
             answer = obstore.get(self.raw, names.check_key(key))
-        except (FileNotFoundError, NotFoundError) as error:
-            raise FileNotFoundError(f"no such object: {key}") from error
-        # The size comes with the headers: an object too large is refused before its body is read.
-        if answer.meta["size"] > max_bytes:
-            raise ValueError(f"{key!r} has {answer.meta['size']} bytes, the limit is {max_bytes}")
-        return bytes(answer.bytes())
+            # The size comes with the headers: too large an object is refused before its body.
+            size = answer.meta["size"]
+            if size > max_bytes:
+                raise ValueError(f"{key!r} has {size} bytes, the limit is {max_bytes}")
+            return bytes(answer.bytes())
 
     def keys(self, prefix: str, *, start: str = "") -> list[str]:
         # An offset excludes itself; the longest prefix of `start` below it includes `start`.
-        pages = obstore.list(self.raw, prefix=prefix, offset=start[:-1] or None)
-        found = (meta["path"] for page in pages for meta in page)
+        with _answering(prefix):
+            pages = obstore.list(self.raw, prefix=prefix, offset=start[:-1] or None)
+            found = [meta["path"] for page in pages for meta in page]
         return sorted(key for key in found if key >= start)
 
     def delete(self, keys: Iterable[str]) -> None:
         for key in keys:
-            try:
+            with contextlib.suppress(FileNotFoundError), _answering(key):
                 obstore.delete(self.raw, names.check_key(key))
-            except (FileNotFoundError, NotFoundError):
-                continue
 
     def local_path(self, key: str) -> Path | None:
         return None

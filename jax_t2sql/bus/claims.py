@@ -66,10 +66,11 @@ def read_claim(store: Store, task: Task) -> Claim | None:
 
 
 class ClaimWatch:
-    """Finds holders that stand still, on the learner's own monotonic clock."""
+    """Finds holders that stand still, on the learner's own monotonic clock, or gave a task back."""
 
     def __init__(self):
         self._moved: dict[tuple[str, str], tuple[int | None, float]] = {}
+        self._first_seen: dict[tuple[int, int], int] = {}  # offer to its holder's counter then
 
     def stalled(
         self,
@@ -79,13 +80,15 @@ class ClaimWatch:
         now: float,
         still_seconds: float,
     ) -> list[int]:
-        """Seqs whose holder is dead: its counter (or lack of one) has stood for `still_seconds`,
-        or its heartbeat comes from a later incarnation of the same sampler.
+        """Seqs that nobody works on. Either their holder is dead: its counter (or lack of one) has
+        stood for `still_seconds`, or its heartbeat comes from a later incarnation of the same
+        sampler. Or it lives and does not name them among those it holds.
 
         now: seconds of any monotonic clock, the same one in every call.
         """
         dead = []
         current = {}
+        first_seen = {}
         for seq, claim in holders.items():
             beat = heartbeats.get(claim.sampler)
             process = (claim.sampler, claim.incarnation)
@@ -97,7 +100,15 @@ class ClaimWatch:
             # A heartbeat of another incarnation counts only after this one's was seen: a claim
             # may be older than the first heartbeat of its own process.
             replaced = beat is not None and counter is None and last is not None
-            if replaced or now - since >= still_seconds:
+            # A claim is put before a heartbeat can name it, and the next one might be under way
+            # at that moment: only the one after that was surely written by who knew of the claim.
+            offer, given_back = (seq, claim.attempt), False
+            if counter is not None:
+                first_seen[offer] = self._first_seen.get(offer, counter)
+                unheld = counter >= first_seen[offer] + 2 and seq not in beat.held
+                given_back = beat.left or unheld
+            if replaced or given_back or now - since >= still_seconds:
                 dead.append(seq)
         self._moved = current
+        self._first_seen = first_seen
         return dead

@@ -30,7 +30,12 @@ class DirectoryStore:
     after a power cut: a torn file can only come from a damaged disk.
     """
 
-    def __init__(self, root: Path):
+    def __init__(self, root: Path, *, create: bool = True):
+        if not create and not (root / names.LOG).is_dir():
+            raise UserError(
+                f"there is no bus in {str(root)!r}: it has no folder {names.LOG!r}; give the "
+                "directory of a run's bus, usually WORKDIR/bus"
+            )
         try:
             for prefix in (*names.PREFIXES, _STAGING):
                 (root / prefix).mkdir(parents=True, exist_ok=True)
@@ -75,10 +80,11 @@ class DirectoryStore:
             if error.errno == errno.ELOOP:
                 raise ValueError(f"{str(path)!r} is a symbolic link; the bus has none") from error
             raise
+        status = os.fstat(handle)
+        if not stat.S_ISREG(status.st_mode):
+            os.close(handle)
+            raise ValueError(f"{str(path)!r} is not a regular file")
         with os.fdopen(handle, "rb") as file:
-            status = os.fstat(handle)
-            if not stat.S_ISREG(status.st_mode):
-                raise ValueError(f"{str(path)!r} is not a regular file")
             if status.st_size > max_bytes:
                 raise ValueError(f"{key!r} has {status.st_size} bytes, the limit is {max_bytes}")
             data = file.read(max_bytes + 1)
@@ -87,25 +93,25 @@ class DirectoryStore:
         return data
 
     def keys(self, prefix: str, *, start: str = "") -> list[str]:
-        try:
-            if prefix == names.ADAPTERS:
-                found = [
-                    f"{prefix}{name}/{file}"
-                    for name in os.listdir(self.root / prefix)
-                    if names.is_adapter_name(name) and not (self.root / prefix / name).is_symlink()
-                    for file in os.listdir(self.root / prefix / name)
-                ]
-            else:
-                found = [prefix + name for name in os.listdir(self.root / prefix)]
-        except FileNotFoundError:
-            return []
+        found = []
+        for name in _names_in(self.root / prefix):
+            folder = f"{prefix}{name}"
+            if not names.has_folders(prefix):
+                found.append(folder)
+            # A folder whose names all come before `start` is not even read.
+            elif (
+                names.is_folder(prefix, name)
+                and folder >= start[: len(folder)]
+                and not (self.root / folder).is_symlink()
+            ):
+                found += [f"{folder}/{file}" for file in _names_in(self.root / folder)]
         return sorted(key for key in found if key >= start)
 
     def delete(self, keys: Iterable[str]) -> None:
         for key in keys:
             path = self._path(key)
             path.unlink(missing_ok=True)
-            if names.adapter_of(key):
+            if path.parent.parent != self.root:
                 with contextlib.suppress(OSError):  # still holds files
                     path.parent.rmdir()
 
@@ -129,9 +135,9 @@ class DirectoryStore:
         return path
 
     def _target(self, key: str) -> Path:
-        """The path to write, its directory made; a new adapter directory is itself durable."""
+        """The path to write, its directory made; a new directory is itself durable."""
         path = self._path(key)
-        if names.adapter_of(key) and not path.parent.is_dir():
+        if not path.parent.is_dir():
             path.parent.mkdir(parents=True, exist_ok=True)
             _fsync_directory(path.parent.parent)
         return path
@@ -148,6 +154,14 @@ class DirectoryStore:
             yield staged
         finally:
             staged.unlink(missing_ok=True)
+
+
+def _names_in(directory: Path) -> list[str]:
+    """What is in a directory; nothing if it is none, or was collected meanwhile."""
+    try:
+        return os.listdir(directory)
+    except (FileNotFoundError, NotADirectoryError):
+        return []
 
 
 def _fsync_directory(path: Path) -> None:

@@ -13,7 +13,7 @@ from msgspec import Meta
 from jax_t2sql.bus.contract import Bounds, Contract
 from jax_t2sql.bus.keys import is_adapter_name
 
-FORMAT = 1
+FORMAT = 2
 NO_ENTRY = "0" * 64
 """`previous` of the entry with index 0."""
 

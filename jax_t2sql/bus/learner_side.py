@@ -40,7 +40,7 @@ from pathlib import Path
 from typing import Any
 
 from jax_t2sql.bus.adapters import put_adapter
-from jax_t2sql.bus.claims import ClaimWatch
+from jax_t2sql.bus.claims import Claim, ClaimWatch
 from jax_t2sql.bus.contract import Bounds, Contract
 from jax_t2sql.bus.entries import (
     AnyEntry,
@@ -135,6 +135,7 @@ class LearnerBus:
         self.store = log.store
         self._intake = Intake(log.store, state)
         self._watch = ClaimWatch()
+        self._claims: dict[int, Claim] = {}
         self._published = False  # by this learner: its weights are the version's
         self._lost = False
 
@@ -329,15 +330,20 @@ class LearnerBus:
 
         Dead is a sampler process whose heartbeat has not moved for `still_seconds`, and a sampler
         inside an earlier learner (it may have claimed after this one took over). One inside this
-        learner never is. After the last attempt the fate is "failed".
+        learner never is. What a living process claimed but no longer names among what it holds, it
+        gave up: that is offered again as well. After the last attempt the fate is "failed".
         """
         waiting = (t for t in self._intake.undecided() if t.seq not in self._intake.ready)
-        claims = holders(self.store, waiting)
+        claims = self._claims = holders(self.store, waiting, self._claims)
         processes = {seq: claim for seq, claim in claims.items() if claim.learner_epoch is None}
         dead = self._watch.stalled(
             processes, read_heartbeats(self.store), now=clock(), still_seconds=still_seconds
         )
-        return self._offer_again([*orphans(claims, epoch=self.epoch), *dead])
+        lost = [*orphans(claims, epoch=self.epoch), *dead]
+        if lost:  # a group may have come since the last look
+            waiting = {task.seq for task in undelivered(self.store, self.state)}
+            lost = [seq for seq in lost if seq in waiting]
+        return self._offer_again(lost)
 
     def _offer_again(self, seqs: Sequence[int]) -> tuple[Task, ...]:
         again, exhausted = next_attempts(self.state, seqs)

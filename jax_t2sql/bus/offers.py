@@ -6,18 +6,32 @@ import msgspec
 
 from jax_t2sql.bus.claims import Claim, read_claim
 from jax_t2sql.bus.entries import Task
-from jax_t2sql.bus.keys import GROUPS, group_seq
+from jax_t2sql.bus.keys import CLAIMS, GROUPS, claim_key, claim_numbers, group_key, group_seq
 from jax_t2sql.bus.state import RunState
 from jax_t2sql.bus.store import Store
 
 
-def holders(store: Store, tasks: Iterable[Task]) -> dict[int, Claim]:
+def holders(
+    store: Store, tasks: Iterable[Task], known: Mapping[int, Claim] | None = None
+) -> dict[int, Claim]:
     """The claim on the present offer of each task that has one, by seq.
 
     An object that is no claim counts as one of a sampler that never moves, so that it expires.
+    known: what this returned before; a claim never changes, so those are not read again.
     """
+    wanted = {task.seq: task for task in tasks}
+    if not wanted:
+        return {}
+    listed = store.keys(CLAIMS, start=claim_key(min(wanted), 0))
+    claimed = {claim_numbers(key) for key in listed}
     found = {}
-    for task in tasks:
+    for task in wanted.values():
+        if (task.seq, task.attempt) not in claimed:
+            continue
+        before = known.get(task.seq) if known else None
+        if before is not None and before.attempt == task.attempt:
+            found[task.seq] = before
+            continue
         try:
             claim = read_claim(store, task)
         except ValueError:
@@ -36,7 +50,10 @@ def holders(store: Store, tasks: Iterable[Task]) -> dict[int, Claim]:
 
 def undelivered(store: Store, state: RunState) -> list[Task]:
     """Open tasks that have no group object, good or bad."""
-    delivered = {group_seq(key) for key in store.keys(GROUPS)}
+    if not state.open_tasks:
+        return []
+    listed = store.keys(GROUPS, start=group_key(min(state.open_tasks)))
+    delivered = {group_seq(key) for key in listed}
     return [task for task in state.open_tasks.values() if task.seq not in delivered]
 
 

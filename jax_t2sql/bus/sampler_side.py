@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from jax_t2sql.bus.claims import put_claim
 from jax_t2sql.bus.contract import Contract
-from jax_t2sql.bus.entries import AdapterRef, Task
+from jax_t2sql.bus.entries import AdapterRef, AnyEntry, Task
 from jax_t2sql.bus.faults import BadObject, ContractError, LostLeadership
 from jax_t2sql.bus.groups import Group, check_group, encode_group
 from jax_t2sql.bus.keys import CLAIMS, check_name, claim_key, claim_numbers, group_key
@@ -63,10 +63,12 @@ class SamplerBus:
         """The adapter last published, None if the last publish had none."""
         return self.state.last_publish.adapter if self.state.last_publish else None
 
-    def refresh(self) -> None:
-        """Read what the learner appended since."""
-        self.state.apply_all(self.log.follow())
+    def refresh(self) -> list[AnyEntry]:
+        """Read what the learner appended since; returns it."""
+        entries = self.log.follow()
+        self.state.apply_all(entries)
         self._held &= self.state.open_tasks.keys()
+        return entries
 
     def open_tasks(self) -> list[Task]:
         """Offers of the log, as last refreshed, that nobody has claimed, oldest first."""
@@ -98,6 +100,8 @@ class SamplerBus:
         for task in tasks:
             if len(won) >= limit:
                 break
+            # Held from before the put: a heartbeat by another thread must not seem to give it back.
+            self._held.add(task.seq)
             if put_claim(
                 self.store,
                 task,
@@ -106,8 +110,13 @@ class SamplerBus:
                 learner_epoch=self.learner_epoch,
             ):
                 won.append(task)
-        self._held.update(task.seq for task in won)
+            else:
+                self._held.discard(task.seq)
         return won
+
+    def give_back(self, task: Task) -> None:
+        """Stop working on a claimed task; the learner offers it again, as the next attempt."""
+        self._held.discard(task.seq)
 
     def make_group(self, task: Task, rollouts) -> Group:
         """The group of `bus.groups.Rollout`s that answers `task`."""
@@ -138,6 +147,7 @@ class SamplerBus:
         proven: int | None = None,
         tokens_per_second: float = 0.0,
         last_error: str = "",
+        left: bool = False,
     ) -> Heartbeat:
         """Say that this sampler lives; see `bus.samplers.Heartbeat` for the arguments."""
         self._counter += 1
@@ -145,11 +155,12 @@ class SamplerBus:
             sampler=self.sampler,
             incarnation=self.incarnation,
             counter=self._counter,
-            held=tuple(sorted(self._held)),
+            held=tuple(sorted(self._held.copy())),
             served=served,
             proven=proven,
             tokens_per_second=tokens_per_second,
             last_error=last_error[:4096],
+            left=left,
         )
         write_heartbeat(self.store, beat)
         return beat

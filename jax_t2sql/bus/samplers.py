@@ -16,7 +16,8 @@ class Heartbeat(msgspec.Struct, frozen=True, kw_only=True):
 
     incarnation: random, new with each process. counter: grows with each heartbeat.
     held: seqs being worked on. served: adapter version in use; proven: the newest version whose
-    log-probs this sampler has checked; None before the first.
+    log-probs this sampler has checked; None before the first. left: this incarnation is over, and
+    works on nothing any more.
     """
 
     sampler: str
@@ -27,6 +28,7 @@ class Heartbeat(msgspec.Struct, frozen=True, kw_only=True):
     proven: int | None = None
     tokens_per_second: float = 0.0
     last_error: Annotated[str, Meta(max_length=4096)] = ""
+    left: bool = False
 
 
 def write_heartbeat(store: Store, heartbeat: Heartbeat) -> None:

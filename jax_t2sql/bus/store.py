@@ -18,7 +18,10 @@ _FIRST_PAUSE_SECONDS = 0.05
 
 
 class Store(Protocol):
-    """Whole objects under the names of `bus.keys`; every method refuses any other name."""
+    """Whole objects under the names of `bus.keys`; every method refuses any other name.
+
+    A store that cannot be reached, or will not, is an OSError in all of them.
+    """
 
     def create(self, key: str, data: bytes, *, durable: bool = True) -> None:
         """Create `key` at once and whole. FileExistsError if it is there, by whomever.
@@ -33,7 +36,7 @@ class Store(Protocol):
         """Create or replace, at once and whole. Only heartbeats are ever replaced."""
 
     def keys(self, prefix: str, *, start: str = "") -> list[str]:
-        """Sorted keys under one of `bus.keys.PREFIXES` (one level, or an adapter's files).
+        """Sorted keys under one of `bus.keys.PREFIXES`, those in its folders included.
 
         start: leave out keys before this one.
         """
@@ -45,8 +48,10 @@ class Store(Protocol):
         """Where the object lies as a file, None where it is not one."""
 
 
-def open_store(location: str | Path) -> Store:
-    """Open a bus: a directory (made if missing) or a URL: ``s3://``, ``gs://``, ``memory://``.
+def open_store(location: str | Path, *, create: bool = True) -> Store:
+    """Open a bus: a directory or a URL: ``s3://``, ``gs://``, ``memory://``.
+
+    create: make a directory that is missing; False, for programs that only look, refuses it.
 
     Each opening of ``memory://`` is a new, empty store: keep the object to share it.
     """
@@ -55,7 +60,7 @@ def open_store(location: str | Path) -> Store:
 
     text = str(location)
     if "://" not in text:
-        return DirectoryStore(Path(location))
+        return DirectoryStore(Path(location), create=create)
     if text.startswith("file://"):
         raise UserError(f"bus {text!r}: give a local directory as a plain path, not as a URL")
     return ObstoreStore.from_url(text)

@@ -10,6 +10,7 @@ from jax_t2sql.models.config import ModelConfig
 from jax_t2sql.models.load import LoadedModel, check_model, load_model, save_hf
 from jax_t2sql.models.params import count_params, describe_params, init_params
 from jax_t2sql.models.peft import export_adapter, load_adapter
+from jax_t2sql.models.quantized import Quantization, quantize_params
 from jax_t2sql.models.tiny import tiny_config, train_tokenizer
 from jax_t2sql.models.tokenizer import Tokenizer
 from jax_t2sql.models.transformer import hidden_fn, prefix_fn, routing_fn, unembed_fn
@@ -18,6 +19,7 @@ __all__ = [
     "KVCache",
     "LoadedModel",
     "ModelConfig",
+    "Quantization",
     "Tokenizer",
     "check_model",
     "count_params",
@@ -30,6 +32,7 @@ __all__ = [
     "load_adapter",
     "load_model",
     "prefix_fn",
+    "quantize_params",
     "routing_fn",
     "save_hf",
     "tiny_config",

@@ -1,6 +1,7 @@
 """Models in GGUF files (llama.cpp's format): configuration, weights of every quantised type."""
 
 import contextlib
+import functools
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -8,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from jax_t2sql.errors import UserError
-from jax_t2sql.models.assemble import assemble
+from jax_t2sql.models.assemble import Layout, Source, assemble
 from jax_t2sql.models.config import ModelConfig
 from jax_t2sql.models.naming import FileTensor, gguf_module
 from jax_t2sql.models.params import Params
@@ -186,29 +187,30 @@ def _scaling(file: GGUFFile, *, theta: float, head_dim: int, context: int) -> Ro
     )
 
 
-def load_gguf(file: GGUFFile, config: ModelConfig, *, dtype: Any) -> Params:
-    """The parameters of a GGUF file, dequantised and cast to `dtype` tensor by tensor.
+def load_gguf(file: GGUFFile, config: ModelConfig, layout: Layout) -> Params:
+    """The parameters of a GGUF file, dequantised and cast tensor by tensor.
 
     Raises:
       UserError: tensors missing, of wrong shape, or of a type that cannot be dequantised.
     """
     heads = {"q_proj": config.num_heads, "k_proj": config.num_kv_heads}
 
-    def read(tensor: FileTensor) -> np.ndarray:
+    # Parts of one tensor are asked for in a row.
+    @functools.lru_cache(maxsize=1)
+    def whole(tensor: FileTensor) -> np.ndarray:
         values = file.values(tensor.name)
         if config.architecture == "llama" and tensor.module in heads:
             return _split_halves(values, heads[tensor.module])
         return values
 
-    return assemble(
-        config,
-        name=gguf_module,
-        available=file.tensors,
+    source = Source(
+        text=str(file.path),
+        names=file.tensors,
         ignored=lambda name: name == "rope_freqs.weight",
-        read=read,
-        dtype=dtype,
-        source=str(file.path),
+        shape=lambda tensor: tuple(int(n) for n in reversed(file.tensors[tensor.name].shape)),
+        read=lambda tensor, box: whole(tensor)[tuple(slice(*part) for part in box)],
     )
+    return assemble(config, gguf_module, source, layout)
 
 
 def _split_halves(rows: np.ndarray, heads: int) -> np.ndarray:
@@ -217,7 +219,5 @@ def _split_halves(rows: np.ndarray, heads: int) -> np.ndarray:
     For the llama architecture it rotates neighbours (2i, 2i+1) where we rotate halves
     (i, i + K/2), and its converter interleaves the rows accordingly.
     """
-    if rows.shape[0] % (2 * heads):
-        return rows  # A wrong shape, which the caller reports.
     pairs = rows.reshape(heads, -1, 2, *rows.shape[1:])
     return pairs.swapaxes(1, 2).reshape(rows.shape)

@@ -10,17 +10,21 @@ from jax.nn.initializers import normal, ones, zeros
 
 from jax_t2sql.learner.arrays import ArrayDesc, init_arrays
 from jax_t2sql.models.config import ModelConfig
+from jax_t2sql.models.quantized import Quantization
 from jax_t2sql.models.shapes import LayerGroup
 
 Params = dict[str, Any]
 
 
-def describe_params(config: ModelConfig, dtype: Any = jnp.float32) -> Params:
-    """The parameter tree with an `ArrayDesc` at every leaf.
+def describe_params(
+    config: ModelConfig, dtype: Any = jnp.float32, quantization: Quantization | None = None
+) -> Params:
+    """The parameter tree with an `ArrayDesc` at every leaf, or two in a `QuantizedKernel`.
 
     Kernels are [in, out]. Every group of `config.layer_groups` is a subtree whose arrays have the
     layer axis first, so that one scan runs through it; those of experts have the expert axis next.
-    Abstract arrays, shardings and initial values derive from this tree.
+    Abstract arrays, shardings and initial values derive from this tree; a quantised model's values
+    come from `load_model` or `quantize_params`.
     """
     hidden = config.hidden_size
     table_VD = ArrayDesc((config.vocab_size, hidden), dtype, ("vocab", "embed"), normal(0.02))
@@ -32,7 +36,15 @@ def describe_params(config: ModelConfig, dtype: Any = jnp.float32) -> Params:
     if not config.tie_embeddings:
         head_DV = ArrayDesc((hidden, config.vocab_size), dtype, ("embed", "vocab"), normal(0.02))
         params["lm_head"] = {"kernel": head_DV}
-    return params
+    if quantization is None:
+        return params
+
+    def quantised(path, desc):
+        keys = tuple(entry.key for entry in path)
+        name = "/".join(keys[:-1])
+        return quantization.describe(name, desc) if quantization.covers(keys) else desc
+
+    return jax.tree_util.tree_map_with_path(quantised, params)
 
 
 def init_params(config: ModelConfig, key: jax.Array, dtype: Any = jnp.float32) -> Params:

@@ -15,7 +15,8 @@ from typing import Protocol
 
 from jax_t2sql.errors import UserError
 from jax_t2sql.text2sql.codec import Message, Style
-from jax_t2sql.text2sql.protocol import CALL_CLOSE, SOLUTION_CLOSE, THINK_OPEN
+from jax_t2sql.text2sql.protocol import SOLUTION_CLOSE, THINK_OPEN
+from jax_t2sql.text2sql.tool_formats import HERMES, ToolFormat
 
 # Private-use characters: no template trims, escapes or prints them of its own accord.
 _PLACEHOLDER = re.compile("\ue0f0(\\d+)\ue0f1")
@@ -81,13 +82,13 @@ class ChatCodec:
             end -= 1
         return self._tokenizer.decode(ids[:end])
 
-    def stop_strings(self, style: Style) -> tuple[str, ...]:
+    def stop_strings(self, style: Style, tools: ToolFormat = HERMES) -> tuple[str, ...]:
         """See `Codec.stop_strings`.
 
         Only the tools protocol has closing tags. A closing code fence looks like an opening one,
         so direct and question answers end with the model's end token.
         """
-        return (CALL_CLOSE, SOLUTION_CLOSE) if style == "tools" else ()
+        return (tools.close, SOLUTION_CLOSE) if style == "tools" else ()
 
     def _template_pieces(self, roles: tuple[str, ...]) -> list[str]:
         """What the template prints before, between and after the contents of these turns."""

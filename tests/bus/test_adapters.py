@@ -15,11 +15,6 @@ from jax_t2sql.bus.keys import adapter_key, group_key
 from jax_t2sql.errors import UserError
 
 
-@pytest.fixture(params=["directory", "memory"])
-def store(request, tmp_path):
-    return open_store(tmp_path / "bus" if request.param == "directory" else "memory:///")
-
-
 @pytest.fixture
 def files(tmp_path):
     directory = tmp_path / "adapter"

@@ -336,6 +336,56 @@ def test_a_restarted_sampler_frees_its_old_claims(kit, store, sampler_of):
     assert [t.attempt for t in bus.expire_claims(still_seconds=10, clock=lambda: 1.0)] == [1]
 
 
+def test_what_a_living_sampler_gives_back_is_offered_again(kit, store, sampler_of):
+    bus = kit.lead(store, bounds=bounds(kit, max_attempts=2))
+    bus.issue(kit.new_tasks(2), cursor={})
+    sampler = sampler_of()
+
+    def offered_again():
+        sampler.heartbeat()
+        offers = bus.expire_claims(still_seconds=10, clock=lambda: 0.0)
+        return [(task.seq, task.attempt) for task in offers]
+
+    one, two = sampler.claim(2)
+    assert offered_again() == []
+    sampler.give_back(one)
+    assert offered_again() == [], "that heartbeat may have been under way when it claimed"
+    assert offered_again() == [(0, 1)]
+    assert offered_again() == []
+    sampler.refresh()
+    (again,) = sampler.claim(5)
+    sampler.put_groups([sampler.make_group(two, kit.rollouts(two, 0))])
+    for _ in range(3):
+        assert offered_again() == [], "delivered is not given back"
+    sampler.give_back(again)
+    offered_again()
+    assert [(d.seq, d.fate) for d in bus.decided] == [(0, "failed")], "after the last attempt"
+
+
+def test_what_a_sampler_held_that_left_is_offered_again_at_once(kit, store, sampler_of):
+    bus = kit.lead(store)
+    bus.issue(kit.new_tasks(1), cursor={})
+    sampler = sampler_of()
+    sampler.claim(1)
+    sampler.heartbeat(left=True)
+    offers = bus.expire_claims(still_seconds=10, clock=lambda: 0.0)
+    assert [(task.seq, task.attempt) for task in offers] == [(0, 1)]
+
+
+def test_claims_cost_one_listing_and_one_read_each(kit, s3, s3_location):
+    store = open_store(s3_location)
+    bus = kit.lead(store, bounds=bounds(kit, groups_per_batch=8))
+    bus.issue(kit.new_tasks(8), cursor={})
+    sampler = SamplerBus(store, sampler="s1", contract=kit.contract)
+    sampler.claim(5)
+    sampler.heartbeat()
+    for reads in (5, 0):
+        s3.requests()
+        bus.expire_claims(still_seconds=10, clock=lambda: 0.0)
+        claims = [path for method, path in s3.requests() if "/claims/" in path]
+        assert len(claims) == reads
+
+
 def test_eval_tasks_have_credits_of_their_own_and_a_deadline(kit, store, deliver):
     name = "run-e0-s0-01234567"
     bus = kit.lead(store, bounds=bounds(kit, max_eval_tasks=1))
@@ -416,7 +466,7 @@ def test_replay_refuses_foreign_positions_and_changed_groups(kit, store, deliver
     store.delete([group_key(2)])
     replayed = bus.replay(None)
     assert next(replayed).batch.pack_seed == 0
-    with pytest.raises(LogError, match=r"groups/00000002.*Bring the object back"):
+    with pytest.raises(LogError, match=r"00000002.*Bring the object back"):
         next(replayed)
     store.create(group_key(2), store.read(group_key(3)))
     with pytest.raises(LogError, match="its sha256 is not the one in the log"):

@@ -1,23 +1,29 @@
 import errno
 import os
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import obstore
 import pytest
 from obstore.store import LocalStore
 
-from jax_t2sql.bus import open_store
-from jax_t2sql.bus.keys import ADAPTERS, GROUPS, LOG, check_key, check_name, group_key, log_key
+from jax_t2sql.bus import LostLeadership, SamplerBus, open_store
+from jax_t2sql.bus.keys import (
+    ADAPTERS,
+    CLAIMS,
+    GROUPS,
+    LOG,
+    check_key,
+    check_name,
+    claim_key,
+    group_key,
+    log_key,
+)
 from jax_t2sql.bus.store import put_all_once, put_once
 from jax_t2sql.errors import UserError
 
 ADAPTER = "adapters/run-e0-s3-0123abcd/"
-
-
-@pytest.fixture(params=["directory", "memory"])
-def store(request, tmp_path):
-    return open_store(tmp_path / "bus" if request.param == "directory" else "memory:///")
 
 
 class Faulty:
@@ -85,7 +91,59 @@ def test_listing_is_sorted_and_starts_where_asked(store):
         store.create(group_key(n), b"")
     assert store.keys(GROUPS) == [group_key(n) for n in (3, 9, 12, 100)]
     assert store.keys(GROUPS, start=group_key(9)) == [group_key(n) for n in (9, 12, 100)]
+    assert store.keys(GROUPS, start=group_key(10)) == [group_key(n) for n in (12, 100)]
     assert store.keys(LOG) == []
+
+
+def test_shards_of_a_thousand_are_listed_in_order_from_the_low_watermark(store):
+    for seq in (2000, 999, 1000, 12_345_678):
+        store.create(group_key(seq), b"")
+        store.create(claim_key(seq, 1), b"")
+    assert group_key(12_345_678) == "groups/12345/12345678.msgpack.zst"
+    assert store.keys(GROUPS) == [group_key(n) for n in (999, 1000, 2000, 12_345_678)]
+    assert store.keys(CLAIMS, start=claim_key(1000, 0)) == [
+        claim_key(n, 1) for n in (1000, 2000, 12_345_678)
+    ]
+    # One who finishes late is below everything that is there, but not below the watermark.
+    store.create(group_key(998), b"late")
+    assert store.keys(GROUPS, start=group_key(998))[0] == group_key(998)
+    store.delete([group_key(n) for n in (998, 999)])
+    assert store.keys(GROUPS)[0] == group_key(1000)
+    store.create(group_key(998), b"after its shard was collected")
+
+
+def test_of_two_clients_that_create_at_once_one_wins_and_both_know(clients):
+    one, two = clients(), clients()
+    with ThreadPoolExecutor(2) as pool:
+        for seq in range(10):
+            puts = [(one, b"one" * 99), (two, b"two" * 99)]
+            jobs = [pool.submit(put_once, client, group_key(seq), data) for client, data in puts]
+            won = [job.result() for job in jobs]
+            assert sorted(won) == [False, True]
+            content = puts[won.index(True)][1]
+            assert one.read(group_key(seq)) == two.read(group_key(seq)) == content
+            assert group_key(seq) in two.keys(GROUPS, start=group_key(seq))
+
+
+def test_a_whole_run_in_any_store(kit, clients):
+    bus = kit.lead(clients())
+    sampler = SamplerBus(clients(), sampler="s1", contract=kit.contract)
+    for step in range(2):
+        bus.issue(kit.new_tasks(2, first_seed=2 * step), cursor={"at": step})
+        sampler.refresh()
+        tasks = sampler.claim(2)
+        sampler.heartbeat(served=step)
+        groups = [sampler.make_group(task, kit.rollouts(task, step)) for task in tasks]
+        assert sampler.put_groups(groups) == [True, True]
+        bus.append_batch(bus.ready_groups(), pack_seed=step)
+        bus.publish()
+    again = kit.lead(clients(), publish=False)
+    assert [step.batch.pack_seed for step in again.replay(None)] == [0, 1]
+    with pytest.raises(LostLeadership):
+        bus.end(reason="late")
+    again.end(reason="done")
+    sampler.refresh()
+    assert sampler.ended
 
 
 def test_adapter_files_are_listed_and_deleted(store):
@@ -110,8 +168,10 @@ def test_only_heartbeats_are_replaced(store):
         "/log/00000000.json",
         "log/0.json",
         "log/00000000.json\n",
-        "groups/00000001.msgpack",
-        "claims/00000001.1",
+        "groups/00000/00000001.msgpack",
+        "groups/00000001.msgpack.zst",
+        "groups/00001/00000001.msgpack.zst",
+        "claims/00000/00000001.1",
         "adapters/run-e0-s3-0123abcd/../x",
         "adapters/run-e0-s3-0123abcd/.hidden",
         "adapters/latest/a.bin",
@@ -163,8 +223,10 @@ def test_file_and_directory_are_fsynced_before_a_durable_put_returns(tmp_path, m
     assert synced[1:] == [str(tmp_path / "log")]
     synced.clear()
     monkeypatch.setattr(os, "link", real_link)
-    store.create("claims/00000000.000", b"x", durable=False)
-    assert synced == []
+    store.create("claims/00000/00000000.000", b"x", durable=False)
+    assert synced == [str(tmp_path / "claims")], "only the new shard itself"
+    store.create("claims/00000/00000000.001", b"x", durable=False)
+    assert len(synced) == 1
     store.create(ADAPTER + "a.bin", b"x")
     assert str(tmp_path / "adapters") in synced, "a new directory is durable itself"
 
@@ -173,6 +235,7 @@ def test_every_group_of_a_batch_put_is_fsynced(tmp_path, monkeypatch):
     store = open_store(tmp_path)
     calls = []
     real = os.fsync
+    store.create(group_key(9), b"x")  # its shard is made
     monkeypatch.setattr(os, "fsync", lambda handle: (calls.append(handle), real(handle)))
     put_all_once(store, [(group_key(n), b"x") for n in range(5)])
     assert len(calls) == 10
@@ -182,6 +245,7 @@ def test_symbolic_links_are_never_followed(tmp_path):
     store = open_store(tmp_path / "bus")
     secret = tmp_path / "secret"
     secret.write_bytes(b"secret")
+    store.create(group_key(2), b"x")
     (tmp_path / "bus" / group_key(1)).symlink_to(secret)
     with pytest.raises(ValueError, match="symbolic link"):
         store.read(group_key(1))
@@ -193,10 +257,13 @@ def test_symbolic_links_are_never_followed(tmp_path):
         store.create(ADAPTER + "new", b"x")
     assert store.keys(ADAPTERS) == []
     assert not (tmp_path / "new").exists()
+    (tmp_path / "bus" / "groups" / "00007").symlink_to(tmp_path / "bus" / "groups" / "00000")
+    assert store.keys(GROUPS) == [group_key(1), group_key(2)]
 
 
 def test_a_pipe_in_the_place_of_an_object_does_not_hang(tmp_path):
     store = open_store(tmp_path)
+    store.create(group_key(2), b"x")
     os.mkfifo(tmp_path / group_key(1))
     with pytest.raises(ValueError, match="not a regular file"):
         store.read(group_key(1))
@@ -225,6 +292,9 @@ def test_errors_of_opening_say_what_to_do(tmp_path):
         open_store(tmp_path / "file")
     with pytest.raises(UserError, match="plain path"):
         open_store("file:///x")
+    with pytest.raises(UserError, match="no bus in .*typo.*WORKDIR/bus"):
+        open_store(tmp_path / "typo", create=False)
+    assert not (tmp_path / "typo").exists()
     with pytest.raises(UserError, match="cannot be opened"):
         open_store("gopher://x")
     assert isinstance(open_store(Path(tmp_path / "new")).local_path(log_key(0)), Path)
@@ -237,4 +307,4 @@ def test_a_file_system_without_hard_links_is_refused_at_once(tmp_path, monkeypat
 
     monkeypatch.setattr("os.link", link)
     with pytest.raises(UserError, match="no hard links.*put the bus on another one"):
-        put_once(open_store(tmp_path), "claims/00000000.000", b"x")
+        put_once(open_store(tmp_path), "claims/00000/00000000.000", b"x")

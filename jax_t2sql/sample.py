@@ -1,0 +1,206 @@
+"""Sample for a run: claim tasks from its bus, answer them on a vLLM server, hand groups over.
+
+    python -m jax_t2sql.sample --bus B --policy vllm:http://HOST:PORT
+
+Everything else is read from the log's first entry. Start as many as there are servers, on any
+machine that sees the bus and has the run's base model, questions and databases. The server must run
+with --enable-lora, --logprobs-mode processed_logprobs and VLLM_ALLOW_RUNTIME_LORA_UPDATING=True;
+--spawn-vllm starts one so, watches it and starts it again when it dies.
+
+Ends with the run. Ctrl-C or SIGTERM: what is not finished is offered to others at once.
+"""
+
+import asyncio
+import os
+import re
+import signal
+import socket
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+import tyro
+
+from jax_t2sql.errors import UserError
+from jax_t2sql.programs import run_program
+
+
+@dataclass(frozen=True, kw_only=True)
+class SampleArgs:
+    """Options of the program."""
+
+    bus: str
+    """Directory or URL of the run's bus, usually WORKDIR/bus."""
+    policy: str
+    """Which server samples: vllm:http://HOST:PORT."""
+    groups: int = 16
+    """Groups under way at once; each is a question with all its rollouts."""
+    name: str | None = None
+    """Of this sampler, unique in the fleet; by default from host name and process id."""
+    served_model_name: str | None = None
+    """The base's name on the server, where that serves several."""
+    model: Path | None = None
+    """Folder of the base model on this machine; by default where the learner has it."""
+    data: Path | None = None
+    """Question file on this machine; likewise."""
+    databases: Path | None = None
+    """Folder of databases on this machine; likewise."""
+    eval_data: Path | None = None
+    """Held-out question file on this machine; likewise."""
+    eval_databases: Path | None = None
+    """Databases of the held-out questions on this machine; likewise."""
+    workdir: Path | None = None
+    """The run's folder, for the built-in world; by default the one that the bus lies in."""
+    sql_workers: int | None = None
+    """Processes that run SQL here; by default as many as the learner's configuration says."""
+    adapter_cache: Path | None = None
+    """Folder for adapters fetched from a bucket, which the server sees under the same path; by
+    default a temporary one."""
+    request_seconds: float = 600.0
+    """A turn that takes longer counts as no answer, and is asked for again."""
+    spawn_vllm: bool = False
+    """Start and watch a server on the policy's port."""
+    vllm_python: str = sys.executable
+    """Interpreter of the environment that has vLLM, for --spawn-vllm."""
+    vllm_args: tuple[str, ...] = ()
+    """More options for that server, such as --tensor-parallel-size 2."""
+
+
+def sampler_name() -> str:
+    """A name that no other process has."""
+    host = re.sub(r"[^A-Za-z0-9_-]", "-", socket.gethostname().partition(".")[0]).strip("-_")
+    return f"{host[:48] or 'sampler'}-{os.getpid()}"
+
+
+def server_url(policy: str) -> str:
+    """The address in ``vllm:URL``. Raises UserError for anything else."""
+    kind, colon, url = policy.partition(":")
+    if kind != "vllm" or not colon or not url:
+        raise UserError(f"--policy {policy!r} is unknown; give vllm:http://HOST:PORT")
+    return url
+
+
+def main(argv: list[str] | None = None) -> int:
+    """The program. Returns the exit status."""
+    args = tyro.cli(
+        SampleArgs,
+        args=sys.argv[1:] if argv is None else argv,
+        prog="python -m jax_t2sql.sample",
+        description=__doc__,
+    )
+    url = server_url(args.policy)
+    if args.groups < 1:
+        raise UserError(f"--groups is {args.groups}; it must be at least 1")
+    # Adapters are read with JAX, which must leave the accelerator to the server.
+    os.environ["JAX_PLATFORMS"] = "cpu"
+    from jax_t2sql.bus import open_store
+    from jax_t2sql.sample_setup import Places, assemble_sampler, make_sampler_pool, read_start
+    from jax_t2sql.sample_setup import run_config as read_config
+
+    store = open_store(args.bus, create=False)
+    config = read_config(read_start(store))
+    if config.adapter.kind == "full":
+        raise UserError("the run trains all weights; a server can only be given adapters (lora)")
+    places = Places(
+        workdir=args.workdir or _workdir_of(args.bus),
+        model=args.model,
+        data=args.data,
+        databases=args.databases,
+        eval_data=args.eval_data,
+        eval_databases=args.eval_databases,
+    )
+    with (
+        make_sampler_pool(config, workers=args.sql_workers) as pool,
+        tempfile.TemporaryDirectory(prefix="jax_t2sql-adapters-") as temporary,
+    ):
+        run, model = assemble_sampler(config, places, pool)
+        cache = args.adapter_cache or Path(temporary)
+        asyncio.run(_sample(args, url, store, run, model=model, cache=cache))
+    return 0
+
+
+def _workdir_of(bus: str) -> Path | None:
+    return None if "://" in bus else Path(bus).resolve().parent
+
+
+async def _sample(args: SampleArgs, url: str, store, run, *, model: Path, cache: Path) -> None:
+    """Everything that needs the event loop: server, checks, work."""
+    from jax_t2sql.bus import SamplerBus
+    from jax_t2sql.contract import make_contract
+    from jax_t2sql.sample_worker import Worker
+    from jax_t2sql.sampling.vllm import VllmClient, check_server
+    from jax_t2sql.sampling.vllm_adapters import AdapterHost
+
+    def say(line: str) -> None:
+        print(line, flush=True)
+
+    name = args.name or sampler_name()
+    bus = SamplerBus(store, sampler=name, contract=make_contract(run))
+    client = VllmClient(
+        url,
+        vocab_size=run.model.config.vocab_size,
+        stop_ids=run.model.tokenizer.stop_ids,
+        request_seconds=args.request_seconds,
+    )
+    client.on_trouble = lambda line: say(f"the server: {line}") if line else None
+    server = None
+    if args.spawn_vllm:
+        server = asyncio.create_task(_server(args, url, run, model, say).watch())
+    canary = run.prompts.ids(run.questions.train[0])[:512]
+    job = asyncio.create_task(
+        check_server(
+            client,
+            base=args.served_model_name,
+            canary=canary,
+            max_context=run.prompts.episode.max_context,
+        )
+    )
+    try:
+        base = await _first(job, server)
+        host = AdapterHost(client, config=run.model.config, base=base, canary=canary)
+        worker = Worker(
+            run=run, bus=bus, client=client, host=host, groups=args.groups, cache=cache, say=say
+        )
+        client.on_trouble = worker.server_trouble
+        for number in (signal.SIGTERM, signal.SIGINT):
+            asyncio.get_running_loop().add_signal_handler(number, worker.stop.set)
+        say(f"sampler {name} works for run {bus.state.start.run}")
+        await _first(asyncio.create_task(worker.work()), server)
+        say(f"{worker.delivered} groups delivered")
+    finally:
+        if server is not None:
+            server.cancel()
+            await asyncio.gather(server, return_exceptions=True)
+
+
+def _server(args: SampleArgs, url: str, run, model: Path, say):
+    from urllib.parse import urlsplit
+
+    from jax_t2sql.sampling.vllm_server import VllmServer, server_command
+
+    command = server_command(
+        args.vllm_python,
+        model=str(model),
+        port=urlsplit(url).port or 8000,
+        max_context=run.prompts.episode.max_context,
+        max_rank=run.config.adapter.rank,
+        extra=args.vllm_args,
+    )
+    return VllmServer(command, url=url, log=Path(f"vllm-{args.name or os.getpid()}.log"), say=say)
+
+
+async def _first(job: asyncio.Task, server: asyncio.Task | None):
+    """The job's result; raises what the server's watch raises, should that end first."""
+    if server is None:
+        return await job
+    await asyncio.wait({job, server}, return_when=asyncio.FIRST_COMPLETED)
+    if job.done():
+        return job.result()
+    job.cancel()
+    await asyncio.gather(job, return_exceptions=True)
+    return server.result()
+
+
+if __name__ == "__main__":
+    run_program(main, interrupted="interrupted; what was not finished is offered to others")

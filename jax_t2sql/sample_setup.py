@@ -1,0 +1,124 @@
+"""What a sampler needs of a run: read from the log's first entry, found on this machine, compared.
+
+A sampler loads no weights; it hashes the base's files all the same, so that a fleet never samples
+from another model than the one that learns.
+"""
+
+import dataclasses
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from jax_t2sql.assembly import (
+    Run,
+    episode_config,
+    fit_prompts,
+    load_base,
+    load_questions,
+    make_pool,
+)
+from jax_t2sql.bus import Log, Start, Store
+from jax_t2sql.config import DataConfig, TrainConfig
+from jax_t2sql.errors import UserError
+from jax_t2sql.grading import GradingPool
+from jax_t2sql.models import LoadedModel, ModelConfig, Tokenizer, check_model
+from jax_t2sql.models.files import digest_files, read_json
+from jax_t2sql.models.safetensors_files import weight_files
+from jax_t2sql.rollouts import PromptBuilder
+from jax_t2sql.sampling.chat import ChatCodec
+
+
+@dataclass(frozen=True, kw_only=True)
+class Places:
+    """Where this machine has what the run's configuration names; None: at the same place.
+
+    workdir: of the run, for the built-in world; by default the folder that the bus lies in.
+    """
+
+    workdir: Path | None = None
+    model: Path | None = None
+    data: Path | None = None
+    databases: Path | None = None
+    eval_data: Path | None = None
+    eval_databases: Path | None = None
+
+
+def read_start(store: Store) -> Start:
+    """The run's first entry. Raises UserError if there is no run yet."""
+    entries = Log.open(store).entries
+    if not entries:
+        raise UserError(f"no run in {store!r} yet: start the learner first")
+    return entries[0]
+
+
+def run_config(start: Start) -> TrainConfig:
+    """The configuration that the learner put into the log.
+
+    Raises:
+      UserError: it is of another version of this program.
+    """
+    try:
+        return msgspec.convert(start.config, TrainConfig)
+    except msgspec.ValidationError as error:
+        raise UserError(
+            f"the run's configuration cannot be read ({error}); use the jax_t2sql of its learner"
+        ) from error
+
+
+def make_sampler_pool(config: TrainConfig, *, workers: int | None) -> GradingPool:
+    """The SQL workers of this machine, with the limits of the run."""
+    if workers is None:
+        return make_pool(config)
+    grading = dataclasses.replace(config.grading, workers=workers)
+    return make_pool(dataclasses.replace(config, grading=grading))
+
+
+def assemble_sampler(config: TrainConfig, places: Places, pool: GradingPool) -> tuple[Run, Path]:
+    """The parts of a run that sampling needs, and the model's folder; `run.model` has no weights.
+
+    Raises:
+      UserError: model, questions or databases are not there or broken.
+    """
+    model, data, directory = _find_model(config, places)
+    data = dataclasses.replace(
+        data,
+        train=_moved(places.data, data.train),
+        databases=_moved(places.databases, data.databases),
+        eval=_moved(places.eval_data, data.eval),
+        eval_databases=_moved(places.eval_databases, data.eval_databases),
+    )
+    codec, episode = ChatCodec(model.tokenizer), episode_config(config.prompt, model)
+    questions = load_questions(data, pool=pool, need_warmup=config.warmup.steps > 0)
+    prompts = PromptBuilder(questions.databases, codec, episode)
+    heldout_prompts = PromptBuilder(questions.heldout_databases, codec, episode)
+    questions = fit_prompts(questions, prompts, heldout_prompts)
+    workdir = places.workdir or directory
+    run = Run(config, workdir, model, questions, prompts, heldout_prompts, pool)
+    return run, directory
+
+
+def _moved(here: Path | None, there: str | None) -> str | None:
+    return there if here is None else str(here)
+
+
+def _find_model(config: TrainConfig, places: Places) -> tuple[LoadedModel, DataConfig, Path]:
+    """The model without weights, where its questions lie, and its folder."""
+    if config.model == "tiny":
+        if places.workdir is None or not (places.workdir / "base").is_dir():
+            raise UserError(
+                "the run trains the built-in tiny model, which lies in its workdir: give --workdir"
+            )
+        model, data = load_base(config, places.workdir)
+        return dataclasses.replace(model, params=None), data, places.workdir / "base"
+    directory = places.model or Path(config.model)
+    if not directory.is_dir():
+        raise UserError(
+            f"the run's base model {config.model!r} is no folder on this machine; give --model, "
+            "the folder with its config.json, tokenizer.json and safetensors"
+        )
+    check_model(directory)
+    shape = ModelConfig.from_hf(read_json(directory / "config.json"))
+    tokenizer = Tokenizer.from_directory(directory)
+    sha256 = digest_files([*weight_files(directory), directory / "config.json"])
+    return LoadedModel(shape, None, tokenizer, config.model, sha256), config.data, directory

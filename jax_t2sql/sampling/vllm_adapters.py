@@ -1,0 +1,188 @@
+"""Adapters on a vLLM server: each under its own name, checked before and proven after it is loaded.
+
+A name stands for one content for ever, so that no cache of the server can hold anything older under
+it. Proven is an adapter that the server lists and that moves log-probs: away from the base, and
+away from the adapter before it. Weights that never arrive look like mere staleness otherwise.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from jax_t2sql.models import ModelConfig, load_adapter
+from jax_t2sql.sampling.vllm import AdapterGone, Refused, VllmClient
+
+
+class Unproven(Exception):
+    """The server has the adapter and samples as if it had not."""
+
+
+@dataclass
+class Served:
+    """An adapter on the server.
+
+    Attributes:
+      version: what its weights are the weights of.
+      users: episodes' groups that sample with it now.
+      canary: log-probs of the canary's ids under it.
+    """
+
+    name: str
+    version: int
+    directory: Path
+    users: int = 0
+    canary: list[float] = field(default_factory=list)
+
+
+def check_adapter(directory: Path, config: ModelConfig) -> bool:
+    """Compares names and shapes with the model; True if the adapter changes anything.
+
+    Servers have taken factors of a wrong shape without a word, hence this. A fresh adapter, whose
+    second factors are all zero, is the base itself.
+
+    Raises:
+      UserError: it is no adapter of this model; see `load_adapter`.
+    """
+    # The leaves of the tree are factors of pairs; with scale 0 or B = 0 everywhere nothing changes.
+    adapter = load_adapter(directory, config)
+    pairs = [pair for node in _nodes(adapter) for pair in node]
+    return any(pair.scale != 0 and np.any(np.asarray(pair.b)) for pair in pairs)
+
+
+def _nodes(tree) -> list[list]:
+    if hasattr(tree, "scale"):
+        return [[tree]]
+    return [pairs for child in tree.values() for pairs in _nodes(child)]
+
+
+class AdapterHost:
+    """Which adapters the server holds, and who uses them.
+
+    Args:
+      client: of the server.
+      config: of the base model.
+      base: the base's name on the server.
+      canary: ids, of a real prompt say, at least two.
+      keep: adapters that may stay loaded though nobody uses them, the newest of all.
+    """
+
+    def __init__(
+        self,
+        client: VllmClient,
+        *,
+        config: ModelConfig,
+        base: str,
+        canary: Sequence[int],
+        keep: int = 1,
+    ):
+        self.client, self.config, self.base = client, config, base
+        self.canary, self.keep = list(canary), keep
+        self.served: dict[str, Served] = {}
+        self.latest: Served | None = None  # last proven one that was asked to be the latest
+        self._lock = asyncio.Lock()
+
+    async def advance(self, name: str, *, version: int, directory: Path) -> Served:
+        """Loads and proves an adapter; it is then the one that new groups use.
+
+        Raises:
+          UserError: the files are no adapter of this model: nothing was loaded.
+          Refused: the server does not take it. Unproven: it takes it and ignores it.
+        """
+        async with self._lock:
+            served = await self._load(name, version=version, directory=directory)
+            self.latest = served
+            await self._tidy()
+            return served
+
+    @contextlib.asynccontextmanager
+    async def use(
+        self, name: str | None = None, *, version: int = 0, directory: Path | None = None
+    ) -> AsyncIterator[Served]:
+        """Holds an adapter on the server: the latest, or the one named, loaded where need be."""
+        async with self._lock:
+            served = self.latest
+            if name is not None:
+                served = self.served.get(name)
+                if served is None:
+                    served = await self._load(name, version=version, directory=directory)
+            if served is None:
+                raise AdapterGone("no adapter has been served yet")
+            served.users += 1
+        try:
+            yield served
+        finally:
+            served.users -= 1
+            async with self._lock:
+                await self._tidy()
+
+    async def reload(self, served: Served) -> None:
+        """Brings an adapter back that the server has lost; others may have done so meanwhile.
+
+        Raises: as `advance`.
+        """
+        async with self._lock:
+            if served.name not in await self.client.models():
+                await self._put(served)
+
+    async def _load(self, name: str, *, version: int, directory: Path) -> Served:
+        if name in self.served:
+            return self.served[name]
+        served = Served(name, version, directory)
+        await self._put(served)
+        self.served[name] = served
+        return served
+
+    async def _put(self, served: Served) -> None:
+        changes = await asyncio.to_thread(check_adapter, served.directory, self.config)
+        await self.client.load_adapter(served.name, str(served.directory.resolve()))
+        try:
+            await self._prove(served, changes=changes)
+        except BaseException:
+            with contextlib.suppress(Refused):
+                await self.client.unload_adapter(served.name)
+            raise
+
+    async def _prove(self, served: Served, *, changes: bool) -> None:
+        if served.name not in await self.client.models():
+            raise Unproven(f"{served.name} was loaded, but the server does not list it")
+        try:
+            base = await self.client.score(self.canary, adapter=self.base)
+            served.canary = await self.client.score(self.canary, adapter=served.name)
+        except AdapterGone as error:
+            raise Refused(f"the server lost an adapter that it had just loaded: {error}") from error
+        if changes and served.canary == base:
+            raise Unproven(
+                f"{served.name} changes weights, yet all {len(base)} log-probs of the canary are "
+                "those of the base: the server ignores adapters"
+            )
+        before = self.latest
+        if before is not None and before.name != served.name and before.canary == served.canary:
+            same = await asyncio.to_thread(_same_files, before.directory, served.directory)
+            if not same:
+                raise Unproven(
+                    f"{served.name} and {before.name} are different files, yet all {len(base)} "
+                    "log-probs of the canary are the same: the server still uses the old one"
+                )
+
+    async def _tidy(self) -> None:
+        """Unloads what nobody uses, but the latest and the newest others up to `keep`."""
+        free = [s for s in self.served.values() if not s.users and s is not self.latest]
+        for served in free[: max(len(free) - self.keep + 1, 0)]:
+            with contextlib.suppress(Refused):  # it is only memory; the server says so itself
+                await self.client.unload_adapter(served.name)
+            del self.served[served.name]
+
+
+def _same_files(one: Path, two: Path) -> bool:
+    def contents(directory: Path) -> dict[str, bytes]:
+        try:
+            return {path.name: path.read_bytes() for path in directory.iterdir()}
+        except OSError:  # collected meanwhile: cannot be told apart, so no alarm
+            return {}
+
+    first, second = contents(one), contents(two)
+    return not first or not second or first == second

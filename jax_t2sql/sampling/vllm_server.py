@@ -1,0 +1,166 @@
+"""A vLLM server of one's own: started, watched, started again when it dies, stopped at the end."""
+
+import asyncio
+import contextlib
+import os
+import signal
+import subprocess
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from jax_t2sql.errors import UserError
+from jax_t2sql.sampling.vllm_http import HttpClient, Unreachable
+
+_STOP_SECONDS = 15.0
+_TAIL_BYTES = 2000
+# Deaths in a row, before it was ever healthy, after which starting it again is hopeless.
+_HOPELESS = 3
+
+
+def server_command(
+    python: str,
+    *,
+    model: str,
+    port: int,
+    max_context: int,
+    max_rank: int,
+    extra: Sequence[str] = (),
+) -> list[str]:
+    """The command line of a vLLM server that is fit to sample for a run.
+
+    Args:
+      python: interpreter of the environment that has vLLM.
+      max_rank: of the adapters; the next size that vLLM knows is taken.
+      extra: more options, which win over those before them.
+    """
+    sizes = (8, 16, 32, 64, 128, 256, 320, 512)
+    rank = next((size for size in sizes if size >= max_rank), None)
+    if rank is None:
+        raise UserError(f"vLLM serves adapters up to rank {sizes[-1]}, this run has {max_rank}")
+    options = {
+        "--model": model,
+        "--served-model-name": "base",
+        "--host": "127.0.0.1",
+        "--port": str(port),
+        "--max-model-len": str(max_context),
+        "--max-lora-rank": str(rank),
+        "--max-loras": "2",
+        "--max-cpu-loras": "4",
+        "--logprobs-mode": "processed_logprobs",
+    }
+    flat = [word for option in options.items() for word in option]
+    return [python, "-m", "vllm.entrypoints.openai.api_server", *flat, "--enable-lora", *extra]
+
+
+class VllmServer:
+    """Keeps one server process alive.
+
+    Args:
+      command: its command line. log: file that takes what it prints.
+      url: where it answers. start_seconds: until it must be healthy.
+      say: told in a line whenever it starts or dies.
+    """
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        *,
+        url: str,
+        log: Path,
+        start_seconds: float = 600.0,
+        say: Callable[[str], None] = print,
+    ):
+        self.command, self.url, self.log = list(command), url, log
+        self.start_seconds, self.say = start_seconds, say
+        self.process: subprocess.Popen | None = None
+        self._deaths = 0
+
+    async def watch(self) -> None:
+        """Runs until cancelled; starts the server and starts it again whenever it is gone.
+
+        Raises:
+          UserError: it died several times in a row without ever answering.
+        """
+        try:
+            while True:
+                await self._start()
+                while self.process.poll() is None:
+                    await asyncio.sleep(0.5)
+                self._died()
+        finally:
+            await asyncio.to_thread(self.stop)
+
+    def stop(self) -> None:
+        """Ends the server and all that it started."""
+        if self.process is None or self.process.poll() is not None:
+            return
+        for number, seconds in ((signal.SIGTERM, _STOP_SECONDS), (signal.SIGKILL, _STOP_SECONDS)):
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self.process.pid, number)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self.process.wait(seconds)
+                return
+
+    async def _start(self) -> None:
+        environment = {
+            "VLLM_ALLOW_RUNTIME_LORA_UPDATING": "True",
+            "VLLM_NO_USAGE_STATS": "1",
+            **os.environ,
+        }
+        # A sampler's own choice of a device must not keep the server from its accelerator, nor may
+        # our own modules shadow its.
+        for name in ("JAX_PLATFORMS", "PYTHONPATH"):
+            environment.pop(name, None)
+        try:
+            with open(self.log, "ab") as log:
+                self.process = subprocess.Popen(
+                    self.command,
+                    stdout=log,
+                    stderr=log,
+                    stdin=subprocess.DEVNULL,
+                    env=environment,
+                    start_new_session=True,
+                )
+        except OSError as error:
+            raise UserError(
+                f"the server cannot be started ({error}); check --vllm-python and the disk"
+            ) from error
+        self.say(f"starting a vLLM server on {self.url} (its output: {self.log})")
+        http = HttpClient(self.url, timeout=5.0)
+        try:
+            async with asyncio.timeout(self.start_seconds):
+                while self.process.poll() is None:
+                    with contextlib.suppress(Unreachable):
+                        status, _ = await http.ask("GET", "/health")
+                        if status == 200:
+                            self._deaths = 0
+                            self.say(f"the vLLM server on {self.url} is up")
+                            return
+                    await asyncio.sleep(0.5)
+        except TimeoutError:
+            raise UserError(
+                f"the vLLM server was not up in {self.start_seconds:g} s; the end of {self.log}: "
+                f"{self._tail()}"
+            ) from None
+        finally:
+            await http.close()
+
+    def _died(self) -> None:
+        self._deaths += 1
+        status = self.process.returncode
+        self.say(f"the vLLM server on {self.url} died (status {status}); it is started again")
+        # What it leaves behind would hold the port or the accelerator.
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+        if self._deaths >= _HOPELESS:
+            raise UserError(
+                f"the vLLM server died {self._deaths} times in a row before it answered (status "
+                f"{status}); the end of {self.log}: {self._tail()}"
+            )
+
+    def _tail(self) -> str:
+        try:
+            data = self.log.read_bytes()[-_TAIL_BYTES:]
+        except OSError:
+            return "(nothing)"
+        return " ".join(data.decode("utf-8", "replace").split())

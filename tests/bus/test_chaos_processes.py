@@ -1,0 +1,113 @@
+"""Whole fleets of processes, killed, stopped and raced; whatever happens the bus stays sound."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from jax_t2sql.bus import Log, RunState, open_store
+from jax_t2sql.bus.audit import audit
+
+FLEET = Path(__file__).with_name("chaos_run.py")
+LEARNER = Path(__file__).with_name("run_process.py")
+
+
+def run_fleet(tmp_path, **plan):
+    """The state at the end, and whom the kills struck."""
+    bus, work = tmp_path / "bus", tmp_path / "work"
+    work.mkdir()
+    command = [sys.executable, str(FLEET), str(bus), str(work), json.dumps({"seconds": 60} | plan)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    result = json.loads(done.stdout)
+    assert result["ended"], f"no end within the time: {result} {done.stderr}"
+    assert result["died"] == [], f"ended by themselves: {done.stderr}"
+    store = open_store(bus)
+    report = audit(store)
+    assert report.faults == []
+    log, state = Log.open(store), RunState()
+    state.apply_all(log.entries)
+    ends = [entry for entry in log.entries if type(entry).__name__ == "End"]
+    assert len(ends) == 1 and report.counts["open"] == 0
+    takeovers = sum(type(entry).__name__ == "Takeover" for entry in log.entries)
+    return state, result["struck"], takeovers
+
+
+def fates(state):
+    return {fate for fate, _ in state.fates.values()}
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_sixty_random_kills_lose_and_repeat_nothing(tmp_path, seed):
+    state, struck, takeovers = run_fleet(tmp_path, steps=20, seed=seed, kills=60)
+    assert len(struck) == 60 and set(struck) == {"learner", "s0", "s1", "s2"}
+    assert 0 < takeovers <= struck.count("learner")
+    assert fates(state) <= {"trained", "zero-signal", "stale", "unused"}
+    assert state.version >= 20
+
+
+@pytest.mark.parametrize("k", range(5))
+def test_progress_with_half_the_groups_useless_and_every_sampler_killed(tmp_path, k):
+    state, struck, _ = run_fleet(
+        tmp_path, steps=8, staleness=k, zero_share=0.5, kills=["s0", "s1", "s2"]
+    )
+    assert state.version >= 8 and len(struck) == 3
+    assert "zero-signal" in fates(state)
+
+
+def test_a_poisonous_task_fails_after_its_attempts_and_stops_nobody(tmp_path):
+    state, _, _ = run_fleet(tmp_path, steps=40, poison=2, attempts=3, zero_share=0.0)
+    failed = [seq for seq, (fate, _) in state.fates.items() if fate == "failed"]
+    assert failed == [0, 1]
+
+
+def start_learner(bus, work, steps):
+    work.mkdir(exist_ok=True)
+    command = [sys.executable, str(LEARNER), str(bus), str(work), str(steps)]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+
+
+def read_until(process, line, times):
+    for text in process.stdout:
+        times -= text.strip() == line
+        if times == 0:
+            return
+    raise AssertionError(f"the process ended before {line!r}")
+
+
+@pytest.mark.parametrize("moment", ["issued", "group", "batch", "published"])
+def test_a_learner_that_was_stopped_finds_another_and_exits(tmp_path, moment):
+    bus = tmp_path / "bus"
+    with start_learner(bus, tmp_path / "one", 100_000) as old:
+        read_until(old, moment, 2)
+        os.kill(old.pid, signal.SIGSTOP)
+        with start_learner(bus, tmp_path / "two", 100_000) as new:
+            read_until(new, "published", 5)
+            os.kill(old.pid, signal.SIGCONT)
+            said = old.stdout.read()
+            assert old.wait() == 3, "it exits as one that lost the lead"
+            assert "lost" in said
+            head = Log.open(open_store(bus)).head
+            read_until(new, "published", head)  # more than it can have said by then
+            new.kill()
+    store = open_store(bus)
+    assert audit(store).faults == []
+    log = Log.open(store)
+    assert log.head > head, "the second went on"
+    epochs = [entry.epoch for entry in log.entries]
+    assert epochs == sorted(epochs) and len(set(epochs)) == 2
+
+
+def test_of_two_learners_that_race_to_the_end_one_ends_the_run(tmp_path):
+    bus = tmp_path / "bus"
+    racers = [start_learner(bus, tmp_path / f"work{n}", 3) for n in range(2)]
+    for racer in racers:
+        racer.communicate(timeout=60)
+    store = open_store(bus)
+    entries = Log.open(store).entries
+    assert [type(entry).__name__ for entry in entries].count("End") == 1
+    assert audit(store).faults == []

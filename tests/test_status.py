@@ -1,0 +1,118 @@
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from jax_t2sql.bus import (
+    Bounds,
+    Contract,
+    NewTask,
+    Rollout,
+    SamplerBus,
+    open_store,
+    start_or_takeover,
+)
+from jax_t2sql.errors import UserError
+from jax_t2sql.status import Watcher, describe, main
+
+CONTRACT = Contract(
+    config="c", code="d", base_model="m", tokenizer="t", prompt="p", grader="g", data="x"
+)
+
+
+@pytest.fixture
+def location(tmp_path):
+    return tmp_path / "bus"
+
+
+@pytest.fixture
+def fleet(location):
+    """A learner at version 1 with an open queue, one sampler at work and one gone."""
+    store = open_store(location)
+    bounds = Bounds(vocab_size=100, groups_per_batch=3, max_staleness=1)
+    bus = start_or_takeover(store, run="run", contract=CONTRACT, bounds=bounds, learner="me")
+    bus.publish()
+    bus.issue([NewTask(problem=f"q{n}", group_size=1, seed=n) for n in range(6)], cursor={})
+    worker = SamplerBus(store, sampler="works", contract=CONTRACT)
+    gone = SamplerBus(store, sampler="gone", contract=CONTRACT)
+    for task in worker.claim(2):
+        rollout = Rollout.make(
+            [1, 2],
+            mask_T=[0, 1],
+            logprobs_T=[0, -1],
+            versions_T=np.zeros(2),
+            reward=1.0,
+            terms={},
+            ending="answered",
+        )
+        worker.put_groups([worker.make_group(task, [rollout])])
+    ready = bus.ready_groups()
+    bus.decide(ready[1].task.seq, "zero-signal")
+    bus.append_batch(ready[:1], pack_seed=0)
+    bus.publish()
+    worker.refresh()
+    worker.claim(1)
+    worker.heartbeat(served=0, tokens_per_second=120.0, last_error="the server:\n HTTP 503")
+    gone.heartbeat(served=1, left=True)
+    return bus, worker
+
+
+def test_one_look_shows_the_fleet(fleet, location):
+    status = Watcher(open_store(location)).look()
+    assert (status.version, status.outstanding, status.window) == (1, 4, 6)
+    assert status.queue == {"train": 3}
+    assert status.fates == {"trained": 1, "zero-signal": 1} == status.recent
+    assert status.staleness == {1: 1}
+    assert status.tokens_per_second == 120.0
+    text = describe(status)
+    assert "version 1, epoch 0" in text and "4 of 6 outstanding" in text
+    assert "last error: the server: HTTP 503" in text
+    assert [(s.name, s.state, s.moving) for s in status.samplers] == [
+        ("gone", "left", None),
+        ("works", "works", None),
+    ]
+
+
+def test_a_second_look_tells_who_stands_still(fleet, location):
+    bus, worker = fleet
+    watcher = Watcher(open_store(location))
+    watcher.look()
+    assert [s.state for s in watcher.look().samplers] == ["left", "stands still"]
+    worker.heartbeat(served=1)
+    status = watcher.look()
+    assert [s.state for s in status.samplers] == ["left", "works"]
+    bus.end(reason="done")
+    status = watcher.look()
+    assert status.ended == "done" and status.fates["unused"] == 4
+    assert "the run has ended: done" in describe(status)
+
+
+def test_the_program_in_text_and_json(fleet, location, capsys):
+    assert main(["--bus", str(location)]) == 0
+    assert "run run: version 1" in capsys.readouterr().out
+    assert main(["--bus", str(location), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["version"] == 1
+    fleet[0].end(reason="done")
+    assert main(["--bus", str(location), "--watch", "1"]) == 0, "a run that has ended ends it"
+
+
+def test_what_is_no_bus_is_one_message(tmp_path):
+    with pytest.raises(UserError, match="no bus"):
+        main(["--bus", str(tmp_path / "typo")])
+    assert not (tmp_path / "typo").exists()
+    open_store(tmp_path / "empty")
+    with pytest.raises(UserError, match="its log is empty"):
+        main(["--bus", str(tmp_path / "empty")])
+    with pytest.raises(UserError, match="--watch is -1"):
+        main(["--bus", str(tmp_path / "empty"), "--watch=-1"])
+
+
+def test_it_loads_neither_jax_nor_sql():
+    code = (
+        "import sys, jax_t2sql.status\n"
+        "print({'jax', 'sqlglot', 'sqlite_utils'} & {m.partition('.')[0] for m in sys.modules})"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "set()"
