@@ -44,8 +44,7 @@ def test_every_mesh_learns_what_one_device_does(model):
         assert report["gradient"] > 1e-3
         for part in ("loss", "trainable", "opt_state"):
             assert report[part] < 1e-5, report
-        assert report["base_share"] == (1.0 if report["mesh"] == [8, 1, 1, 1] else
-                                        pytest.approx(1 / _shards(report["mesh"], model)))  # fmt: skip
+        assert report["base_share"] == 1 / _shards(report["mesh"], model)
 
 
 def _shards(mesh, model):
