@@ -21,7 +21,7 @@ class Trajectory:
         entries of other tokens are ignored.
       advantage: how much better than expected the whole trajectory was; scales every sampled token.
       demonstration: there was no sampler, see `supervised`.
-      experts_LTK: of a mixture of experts, those that the sampler used for each token in each sparse
+      experts_LTK: of a mixture of experts, those the sampler used for each token in each sparse
         layer, for the learner to use the same; -1 where unknown. None: the learner chooses.
 
     Raises:

@@ -52,7 +52,7 @@ def own_hidden(base, adapter, tokens_BT, positions_BT, segments_BT):
 
 
 def own_unembed(base, adapter, hidden_ND):
-    return hidden_ND @ base["lm_head"]["kernel"]
+    return lora_linear(hidden_ND, base["lm_head"]["kernel"], adapter["lm_head"])
 
 
 def learn(learner, base, logits_of, steps=40):
@@ -101,11 +101,14 @@ def main():
     nnx.update(module, state.trainable)  # the module has learned
 
     base = jax.device_put(jax.tree.map(np.asarray, nnx_params(OwnModule(nnx.Rngs(0)))))
-    learner = make_learner(own_hidden, own_unembed, adapter=LoraSpec(rank=4, alpha=16), **options)
+    learner = make_learner(
+        own_hidden, own_unembed, adapter=LoraSpec(("mix", "lm_head"), rank=4), **options
+    )
 
     @jax.jit
     def function_logits(adapter, tokens_P):
-        return own_unembed(base, None, own_hidden(base, adapter, tokens_P[None], None, None)[0])
+        hidden_PD = own_hidden(base, adapter, tokens_P[None], None, None)[0]
+        return own_unembed(base, adapter, hidden_PD)
 
     state, rewards = learn(learner, base, function_logits)
     print("functions", rewards[0], rewards[-1])
