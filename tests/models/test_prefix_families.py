@@ -3,6 +3,7 @@
 import dataclasses
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
@@ -12,7 +13,7 @@ from jax_t2sql.models import hidden_fn, prefix_fn, unembed_fn
 
 
 def keep_gradient() -> optax.GradientTransformation:
-    zeros = lambda tree: jax.tree.map(np.zeros_like, tree)  # noqa: E731
+    zeros = lambda tree: jax.tree.map(jnp.zeros_like, tree)  # noqa: E731
     return optax.GradientTransformation(zeros, lambda g, state, params: (zeros(g), g))
 
 
