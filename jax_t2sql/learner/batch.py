@@ -21,8 +21,6 @@ class Trajectory:
         entries of other tokens are ignored.
       advantage: how much better than expected the whole trajectory was; scales every sampled token.
       demonstration: there was no sampler, see `supervised`.
-      experts_LTK: of a mixture of experts, those the sampler used for each token in each sparse
-        layer, for the learner to use the same; -1 where unknown. None: the learner chooses.
 
     Raises:
       ValueError: lengths differ, index 0 is marked as sampled, or a number is not finite.
@@ -33,7 +31,6 @@ class Trajectory:
     logprobs_T: np.ndarray
     advantage: float = 1.0
     demonstration: bool = False
-    experts_LTK: np.ndarray | None = None
 
     def __post_init__(self):
         converted = {
@@ -65,13 +62,6 @@ class Trajectory:
             )
         if not np.isfinite(self.advantage):
             raise ValueError(f"the advantage of a trajectory must be finite, got {self.advantage}")
-        if self.experts_LTK is not None:
-            object.__setattr__(self, "experts_LTK", np.asarray(self.experts_LTK, np.int32))
-            if self.experts_LTK.ndim != 3 or self.experts_LTK.shape[1] != len(self):
-                raise ValueError(
-                    f"experts of a trajectory of {len(self)} tokens must have the shape [layers, "
-                    f"{len(self)}, experts a token], got {self.experts_LTK.shape}"
-                )
 
     def __len__(self) -> int:
         return self.ids_T.shape[0]
@@ -144,8 +134,6 @@ class LearnerBatch:
       lengths_MBN: float32 number of sampled tokens of the sequence that the token belongs to.
       reference_logprobs_MBN: float32 log-probability under a reference policy, for losses that stay
         near it; None without one.
-      replay_MBLTK: int32 experts of each sparse layer and token that the sampler used, -1 where
-        unknown; None: the model chooses. `hidden_fn` gets them as `replay_LBTK`.
       prefix: prompts apart from their continuations, from `pack_shared`; None where every row holds
         whole trajectories. Positions go on from the prompt's.
     """
@@ -160,7 +148,6 @@ class LearnerBatch:
     sampler_logprobs_MBN: np.ndarray | jax.Array
     lengths_MBN: np.ndarray | jax.Array
     reference_logprobs_MBN: np.ndarray | jax.Array | None = None
-    replay_MBLTK: np.ndarray | jax.Array | None = None
     prefix: PrefixRows | None = None
 
 

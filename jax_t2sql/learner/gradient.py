@@ -51,8 +51,6 @@ class Model:
                     rows.prefixes_MBT, index
                 )  # fmt: skip
                 more["prefix"] = SharedPrefix(state, segments_CP, prefixes_BT)
-            if batch.replay_MBLTK is not None:
-                more["replay_LBTK"] = jnp.swapaxes(_take(batch.replay_MBLTK, index), 0, 1)
             bound = self.adapter.bind(base, trainable)
             return lp.gather_scored(self.hidden_fn(*bound, *inputs, **more), scored_BN)
 

@@ -49,7 +49,7 @@ def make_learner(
       hidden_fn: (base, adapter, tokens_BT, positions_BT, segments_BT) -> hidden_BTD. A token may
         see only itself and earlier tokens of its own segment; segment 0 is padding. Batches of
         `pack_shared` come with a keyword argument `prefix`, a `SharedPrefix`: what a token sees of
-        its prompt; batches with `replay_MBLTK` come with `replay_LBTK`.
+        its prompt.
       unembed_fn: (base, adapter, hidden_ND) -> logits_NV. Apart from `hidden_fn` so that logits are
         made only for scored positions, a chunk at a time.
       adapter: `LoraSpec` or `FullSpec`. With `FullSpec` the functions get None as adapter.

@@ -117,11 +117,6 @@ def pack_shared(
         )
     if not trajectories:
         raise ValueError("nothing to pack: pass at least one trajectory")
-    if any(t.experts_LTK is not None for t in trajectories):
-        raise ValueError(
-            "the experts of a shared prompt cannot be replayed, for its trajectories may differ in "
-            "them: use pack, or leave experts_LTK out"
-        )
     members: dict[bytes, list[_Piece]] = {}
     prompts: dict[bytes, np.ndarray] = {}
     for index, trajectory in enumerate(trajectories):
@@ -193,25 +188,6 @@ _Row = list[tuple[_Piece, int]]
 """Pieces of a row, each with the segment of the prefix row that it sees."""
 
 
-def _no_replay(rows: dict[int, _Row], count: int, T: int) -> np.ndarray | None:
-    """-1 for every row, sparse layer, token and choice; None if no trajectory knows its experts."""
-    known = [
-        piece.trajectory.experts_LTK
-        for pieces in rows.values()
-        for piece, _ in pieces
-        if piece.trajectory is not None and piece.trajectory.experts_LTK is not None
-    ]
-    if not known:
-        return None
-    sizes = {(experts_LTK.shape[0], experts_LTK.shape[2]) for experts_LTK in known}
-    if len(sizes) > 1:
-        raise ValueError(
-            f"trajectories differ in sparse layers and experts a token: {sorted(sizes)}"
-        )
-    ((layers, chosen),) = sizes
-    return np.full((count, layers, T, chosen), -1, np.int32)
-
-
 def _power_of_two(count: int) -> int:
     return 1 << (max(count, 1) - 1).bit_length()
 
@@ -226,7 +202,6 @@ def _lay_out(rows: dict[int, _Row], M: int, B: int, T: int) -> tuple[LearnerBatc
         name: np.zeros((M * B, T), np.float32)
         for name in ("mask", "advantages", "sampler_logprobs", "lengths")
     }
-    replay = _no_replay(rows, M * B, T)
     for row, pieces in rows.items():
         start = slot = 0
         for segment, (piece, prefix) in enumerate(pieces, start=1):
@@ -245,8 +220,6 @@ def _lay_out(rows: dict[int, _Row], M: int, B: int, T: int) -> tuple[LearnerBatc
                 floats["sampler_logprobs"][row, slots] = trajectory.logprobs_T[sampled_N]
                 floats["lengths"][row, slots] = len(sampled_N)
                 slot = slots.stop
-                if trajectory.experts_LTK is not None:
-                    replay[row, :, here] = trajectory.experts_LTK
             start = here.stop
     shaped = {name: array.reshape(M, B, T) for name, array in {**ints, **floats}.items()}
     batch = LearnerBatch(
@@ -259,6 +232,5 @@ def _lay_out(rows: dict[int, _Row], M: int, B: int, T: int) -> tuple[LearnerBatc
         advantages_MBN=shaped["advantages"],
         sampler_logprobs_MBN=shaped["sampler_logprobs"],
         lengths_MBN=shaped["lengths"],
-        replay_MBLTK=None if replay is None else replay.reshape(M, B, *replay.shape[1:]),
     )
     return batch, shaped["prefixes"]

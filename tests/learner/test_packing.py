@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jax_t2sql.learner import LearnerBatch, Trajectory, pack, pack_shared
+from jax_t2sql.learner import LearnerBatch, Trajectory, pack
 
 ROW = 24
 
@@ -114,23 +114,3 @@ def test_bad_trajectories_are_refused(ids, mask, logprobs, advantage, message):
 
 def test_log_probs_of_context_tokens_do_not_matter():
     assert len(Trajectory([1, 2, 3], [0, 0, 1], [np.nan, -np.inf, -1.0])) == 3
-
-
-def test_recorded_experts_travel_with_their_tokens():
-    def trajectory(token, experts_LTK):
-        return Trajectory([token] * 3, [0, 1, 1], np.zeros(3), experts_LTK=experts_LTK)
-
-    made = [trajectory(1, np.full((2, 3, 4), 5)), trajectory(2, None),
-            trajectory(3, np.arange(24).reshape(2, 3, 4))]  # fmt: skip
-    batch = pack(made, row_length=9, rows_per_microbatch=1)
-    (tokens,), (replay,) = batch.tokens_MBT[0], batch.replay_MBLTK[0]
-    np.testing.assert_array_equal(replay[:, tokens == 1], np.full((2, 3, 4), 5))
-    np.testing.assert_array_equal(replay[:, tokens == 2], -1)
-    np.testing.assert_array_equal(replay[:, tokens == 3], np.arange(24).reshape(2, 3, 4))
-    assert pack(made[1:2], row_length=9, rows_per_microbatch=1).replay_MBLTK is None
-    with pytest.raises(ValueError, match=r"differ in sparse layers .* \[\(1, 4\), \(2, 4\)\]"):
-        pack([made[0], trajectory(1, np.zeros((1, 3, 4)))], row_length=9, rows_per_microbatch=1)
-    with pytest.raises(ValueError, match=r"must have the shape \[layers, 3, .* got \(2, 4, 4\)"):
-        trajectory(1, np.zeros((2, 4, 4)))
-    with pytest.raises(ValueError, match="experts of a shared prompt cannot be replayed"):
-        pack_shared(made, prefix_length=9, row_length=9, rows_per_microbatch=1)
