@@ -21,6 +21,9 @@ class Trajectory:
         entries of other tokens are ignored.
       advantage: how much better than expected the whole trajectory was; scales every sampled token.
       demonstration: there was no sampler, see `supervised`.
+      replay_TLE: of mixtures of experts, the E experts that the sampler used for each token in each
+        of L layers, so that the same ones run here; negative where they are not known. None: not
+        recorded.
 
     Raises:
       ValueError: lengths differ, index 0 is marked as sampled, or a number is not finite.
@@ -31,6 +34,7 @@ class Trajectory:
     logprobs_T: np.ndarray
     advantage: float = 1.0
     demonstration: bool = False
+    replay_TLE: np.ndarray | None = None
 
     def __post_init__(self):
         converted = {
@@ -47,6 +51,14 @@ class Trajectory:
                 "ids, mask and log-probs of a trajectory must be one-dimensional and equally long, "
                 f"got shapes {shapes[0]}, {shapes[1]}, {shapes[2]}"
             )
+        if self.replay_TLE is not None:
+            replay_TLE = np.asarray(self.replay_TLE, np.int32)
+            if replay_TLE.ndim != 3 or len(replay_TLE) != len(self):
+                raise ValueError(
+                    f"recorded experts of a trajectory of {len(self)} tokens must be an array "
+                    f"[tokens, layers, experts], got shape {replay_TLE.shape}"
+                )
+            object.__setattr__(self, "replay_TLE", replay_TLE)
         if not len(self):
             raise ValueError("a trajectory needs at least one token, got none")
         if self.mask_T[0]:
@@ -104,12 +116,14 @@ class PrefixRows:
       tokens_KCP, positions_KCP, segments_KCP: as in `LearnerBatch`; a segment is one prompt.
       prefixes_MBT: int32, for every token of the batch the segment that it sees of its prefix row,
         0 for none; row b of B belongs to prefix row b // (B / C).
+      replay_KCPLE: as in `LearnerBatch`, of the prompts' tokens.
     """
 
     tokens_KCP: np.ndarray | jax.Array
     positions_KCP: np.ndarray | jax.Array
     segments_KCP: np.ndarray | jax.Array
     prefixes_MBT: np.ndarray | jax.Array
+    replay_KCPLE: np.ndarray | jax.Array | None = None
 
 
 @jax.tree_util.register_dataclass
@@ -136,6 +150,8 @@ class LearnerBatch:
         near it; None without one.
       prefix: prompts apart from their continuations, from `pack_shared`; None where every row holds
         whole trajectories. Positions go on from the prompt's.
+      replay_MBTLE: int32, the E experts that the sampler used for every token in each of L layers,
+        -1 where they are not known; None if no trajectory has a record.
     """
 
     tokens_MBT: np.ndarray | jax.Array
@@ -149,6 +165,7 @@ class LearnerBatch:
     lengths_MBN: np.ndarray | jax.Array
     reference_logprobs_MBN: np.ndarray | jax.Array | None = None
     prefix: PrefixRows | None = None
+    replay_MBTLE: np.ndarray | jax.Array | None = None
 
 
 def check_batch(batch: LearnerBatch, *, loss: Any, prefix_fn: Any) -> None:

@@ -33,7 +33,10 @@ class Model:
             return lambda trainable: None
         rows = batch.prefix
         arrays = _take((rows.tokens_KCP, rows.positions_KCP, rows.segments_KCP), block)
-        return lambda trainable: self.prefix_fn(*self.adapter.bind(base, trainable), *arrays)
+        more = _replay(rows.replay_KCPLE, block)
+        return lambda trainable: self.prefix_fn(
+            *self.adapter.bind(base, trainable), *arrays, **more
+        )
 
     def hidden(self, base: Tree, batch: LearnerBatch, block: jax.Array, index: jax.Array):
         """Hidden states [B, N, D] at the scored positions of one micro-batch.
@@ -44,7 +47,7 @@ class Model:
         inputs, scored_BN = _take((inputs, batch.scored_MBN), index)
 
         def run(trainable, state):
-            more = {}
+            more = _replay(batch.replay_MBTLE, index)
             if batch.prefix is not None:
                 rows = batch.prefix
                 segments_CP, prefixes_BT = _take(rows.segments_KCP, block), _take(
@@ -178,6 +181,13 @@ def _counts(batch: LearnerBatch, per_block: int, used_K: jax.Array) -> lp.Totals
         computed += jnp.sum(used_K > 0) * segments_KCP[0].size
     padding = 1.0 - real / jnp.maximum(computed, 1)
     return {"tokens": jnp.sum(batch.mask_MBN), "padding_share": padding.astype(jnp.float32)}
+
+
+def _replay(replay_MBTLE: Any, index: jax.Array) -> dict[str, jax.Array]:
+    """The keyword argument for recorded experts, layers first; none without a record."""
+    if replay_MBTLE is None:
+        return {}
+    return {"replay_LBTE": jnp.moveaxis(_take(replay_MBTLE, index), 2, 0)}
 
 
 def _take(arrays: Any, index: jax.Array) -> Any:

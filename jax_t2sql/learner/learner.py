@@ -21,9 +21,9 @@ from .state import Learner, LearnerState
 from .trainables import TrainableSpec
 
 HiddenFn = Callable[..., jax.Array]
-"""(base, adapter, tokens_BT, positions_BT, segments_BT[, prefix]) -> hidden_BTD."""
-PrefixFn = Callable[[Tree, Tree | None, jax.Array, jax.Array, jax.Array], Tree]
-"""(base, adapter, tokens_CP, positions_CP, segments_CP) -> state of a `SharedPrefix`."""
+"""(base, adapter, tokens_BT, positions_BT, segments_BT[, replay_LBTE, prefix]) -> hidden_BTD."""
+PrefixFn = Callable[..., Tree]
+"""(base, adapter, tokens_CP, positions_CP, segments_CP[, replay_LBTE]) -> `SharedPrefix` state."""
 UnembedFn = Callable[[Tree, Tree | None, jax.Array], jax.Array]
 """(base, adapter, hidden_ND) -> logits_NV."""
 
@@ -49,7 +49,8 @@ def make_learner(
       hidden_fn: (base, adapter, tokens_BT, positions_BT, segments_BT) -> hidden_BTD. A token may
         see only itself and earlier tokens of its own segment; segment 0 is padding. Batches of
         `pack_shared` come with a keyword argument `prefix`, a `SharedPrefix`: what a token sees of
-        its prompt.
+        its prompt; those of trajectories with recorded experts with `replay_LBTE`, which prefix_fn
+        gets too.
       unembed_fn: (base, adapter, hidden_ND) -> logits_NV. Apart from `hidden_fn` so that logits are
         made only for scored positions, a chunk at a time.
       adapter: `LoraSpec` or `FullSpec`. With `FullSpec` the functions get None as adapter.

@@ -78,7 +78,7 @@ def pack(
         rows = first_fit_decreasing(lengths, row_length)
     else:
         rows = [[index] for index in range(len(lengths))]
-    pieces = [_Piece(t.ids_T, 0, t) for t in trajectories]
+    pieces = [_Piece(t.ids_T, 0, t, t.replay_TLE) for t in trajectories]
     laid_out = [[(pieces[index], 0) for index in members] for members in rows]
     M = _power_of_two(-(-len(rows) // rows_per_microbatch))
     return _lay_out(dict(enumerate(laid_out)), M, rows_per_microbatch, row_length)[0]
@@ -118,7 +118,7 @@ def pack_shared(
     if not trajectories:
         raise ValueError("nothing to pack: pass at least one trajectory")
     members: dict[bytes, list[_Piece]] = {}
-    prompts: dict[bytes, np.ndarray] = {}
+    prompts: dict[bytes, _Piece] = {}
     for index, trajectory in enumerate(trajectories):
         sampled_N = np.flatnonzero(trajectory.mask_T)
         shared = (int(sampled_N[0]) if sampled_N.size else len(trajectory)) - 1
@@ -131,13 +131,16 @@ def pack_shared(
                     f"the {what} of trajectory {index} takes {length} tokens, more than "
                     f"{name}={bound}: raise {name} or drop the trajectory"
                 )
-        prompt_T = trajectory.ids_T[:shared]
-        key = prompt_T.tobytes()
-        prompts[key] = prompt_T
-        members.setdefault(key, []).append(_Piece(trajectory.ids_T[shared:], shared, trajectory))
+        ids_T, replay_TLE = trajectory.ids_T, trajectory.replay_TLE
+        above, below = (None, None) if replay_TLE is None else np.split(replay_TLE, [shared])
+        key = ids_T[:shared].tobytes()
+        # One record stands for the whole group: the prompt was the same, so were its experts.
+        if key not in prompts or prompts[key].replay_TLE is None:
+            prompts[key] = _Piece(ids_T[:shared], 0, None, above)
+        members.setdefault(key, []).append(_Piece(ids_T[shared:], shared, trajectory, below))
 
     keys = list(prompts)
-    prefix_bins = first_fit_decreasing([len(prompts[key]) for key in keys], prefix_length)
+    prefix_bins = first_fit_decreasing([len(prompts[key].ids_T) for key in keys], prefix_length)
     homes = [_continuation_rows([keys[i] for i in row], members, row_length) for row in prefix_bins]
     # Prefix rows with equally many rows of continuations side by side: their devices finish as one.
     order = sorted(range(len(homes)), key=lambda r: -len(homes[r]))
@@ -148,7 +151,7 @@ def pack_shared(
     rows, prefixes = {}, {}
     for place, r in enumerate(order):
         k, c = divmod(place, C)
-        prefixes[place] = [(_Piece(prompts[keys[i]], 0, None), 0) for i in prefix_bins[r]]
+        prefixes[place] = [(prompts[keys[i]], 0) for i in prefix_bins[r]]
         for number, row in enumerate(homes[r]):
             i, within = divmod(number, b)
             rows[(k * per_block + i) * B + c * b + within] = row
@@ -159,6 +162,7 @@ def pack_shared(
         positions_KCP=above.positions_MBT,
         segments_KCP=above.segments_MBT,
         prefixes_MBT=prefixes_MBT,
+        replay_KCPLE=above.replay_MBTLE,
     )
     return dataclasses.replace(batch, prefix=prefix)
 
@@ -182,6 +186,7 @@ class _Piece(NamedTuple):
     ids_T: np.ndarray
     start: int
     trajectory: Trajectory | None
+    replay_TLE: np.ndarray | None
 
 
 _Row = list[tuple[_Piece, int]]
@@ -232,5 +237,28 @@ def _lay_out(rows: dict[int, _Row], M: int, B: int, T: int) -> tuple[LearnerBatc
         advantages_MBN=shaped["advantages"],
         sampler_logprobs_MBN=shaped["sampler_logprobs"],
         lengths_MBN=shaped["lengths"],
+        replay_MBTLE=_lay_out_replay(rows, M, B, T),
     )
     return batch, shaped["prefixes"]
+
+
+def _lay_out_replay(rows: dict[int, _Row], M: int, B: int, T: int) -> np.ndarray | None:
+    """The recorded experts of all tokens, -1 where there is no record; None without any."""
+    recorded = [p.replay_TLE for row in rows.values() for p, _ in row if p.replay_TLE is not None]
+    if not recorded:
+        return None
+    shapes = {record.shape[1:] for record in recorded}
+    if len(shapes) > 1:
+        raise ValueError(
+            f"recorded experts have different layers and counts, {sorted(shapes)}: all must come "
+            "from one model"
+        )
+    replay = np.full((M * B, T, *shapes.pop()), -1, np.int32)
+    for row, pieces in rows.items():
+        start = 0
+        for piece, _ in pieces:
+            stop = start + len(piece.ids_T)
+            if piece.replay_TLE is not None:
+                replay[row, start:stop] = piece.replay_TLE
+            start = stop
+    return replay.reshape(M, B, *replay.shape[1:])

@@ -11,7 +11,7 @@ from jax_t2sql.models.config import ModelConfig
 Remat = Literal["auto", "none", "dots", "layer"]
 
 # Activations of a micro-batch up to this size are kept rather than computed twice.
-_KEEP_BYTES = 2**30
+KEEP_BYTES = 2**30
 
 
 def rematerialised(layer: Callable, config: ModelConfig, remat: Remat, *, tokens: int) -> Callable:
@@ -27,7 +27,7 @@ def rematerialised(layer: Callable, config: ModelConfig, remat: Remat, *, tokens
       ValueError: an unknown choice.
     """
     if remat == "auto":
-        remat = "none" if _activation_bytes(config, tokens) <= _KEEP_BYTES else "layer"
+        remat = "none" if activation_bytes(config, tokens) <= KEEP_BYTES else "layer"
     match remat:
         case "none":
             return layer
@@ -42,8 +42,8 @@ def rematerialised(layer: Callable, config: ModelConfig, remat: Remat, *, tokens
     raise ValueError(f"remat {remat!r} is unknown: use 'auto', 'none', 'dots' or 'layer'")
 
 
-def _activation_bytes(config: ModelConfig, tokens: int) -> int:
-    """About what plain differentiation keeps, in float32."""
+def activation_bytes(config: ModelConfig, tokens: int) -> int:
+    """About what plain differentiation keeps of so many tokens, in float32."""
     heads = config.num_heads * config.head_dim
     inner = config.intermediate_size
     if config.moe is not None:

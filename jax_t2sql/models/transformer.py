@@ -48,14 +48,14 @@ def hidden_fn(
     mesh: Mesh | None = None,
     rules: ShardingRules | None = None,
 ) -> Callable[..., jax.Array]:
-    """Builds f(base, adapter, tokens_BT, positions_BT, segments_BT, replay_LBTK, prefix).
+    """Builds f(base, adapter, tokens_BT, positions_BT, segments_BT, replay_LBTE, prefix).
 
     The result is hidden_BTD after the final norm. Rows may hold several sequences: a token attends
     to earlier tokens of its own segment only; segment 0 is padding. `positions_BT` counts within
     each sequence. `adapter` mirrors the base tree with a `LoraPair` in place of each adapted module
     (adapter["layers"]["q_proj"]); modules may be missing, or the whole adapter None.
 
-    `replay_LBTK`, None by default, are the experts that the sampler used, see `route`; L counts
+    `replay_LBTE`, None by default, are the experts that the sampler used, see `route`; L counts
     the layers that are mixtures of experts. `prefix`, None by default, is what the rows see besides
     themselves: a `SharedPrefix` whose state `prefix_fn` made.
 
@@ -68,21 +68,21 @@ def hidden_fn(
     """
     how = Execution(remat, attention, _expert_mesh(mesh, rules))
 
-    def run(base, adapter, tokens_BT, positions_BT, segments_BT, replay_LBTK=None, *, prefix=None):
+    def run(base, adapter, tokens_BT, positions_BT, segments_BT, replay_LBTE=None, *, prefix=None):
         return _forward(
-            config, base, adapter, tokens_BT, positions_BT, segments_BT, replay_LBTK, prefix, how
+            config, base, adapter, tokens_BT, positions_BT, segments_BT, replay_LBTE, prefix, how
         )[0]
 
     return run
 
 
 def routing_fn(config: ModelConfig) -> Callable[..., jax.Array]:
-    """Builds f with the arguments of `hidden_fn`'s -> the experts used, int32 [L, B, T, K]."""
+    """Builds f with the arguments of `hidden_fn`'s -> the experts used, int32 [L, B, T, E]."""
 
-    def run(base, adapter, tokens_BT, positions_BT, segments_BT, replay_LBTK=None):
+    def run(base, adapter, tokens_BT, positions_BT, segments_BT, replay_LBTE=None):
         how = Execution(remat="none")
         return _forward(
-            config, base, adapter, tokens_BT, positions_BT, segments_BT, replay_LBTK, None, how
+            config, base, adapter, tokens_BT, positions_BT, segments_BT, replay_LBTE, None, how
         )[1]
 
     return run
@@ -96,14 +96,14 @@ def prefix_fn(
     mesh: Mesh | None = None,
     rules: ShardingRules | None = None,
 ) -> Callable[..., Any]:
-    """Builds f(base, adapter, tokens_CP, positions_CP, segments_CP) -> state of a `SharedPrefix`.
+    """Builds f(base, adapter, tokens_CP, positions_CP, segments_CP, replay_LBTE).
 
-    The state holds the keys and values of every layer. The last layer stops there: nobody looks at
-    what comes after. Arguments are those of `hidden_fn`.
+    The result is the state of a `SharedPrefix`: the keys and values of every layer. The last layer
+    stops there, because nobody looks at what comes after. Arguments are those of `hidden_fn`.
     """
     how = Execution(remat, attention, _expert_mesh(mesh, rules))
 
-    def run(base, adapter, tokens_CP, positions_CP, segments_CP):
+    def run(base, adapter, tokens_CP, positions_CP, segments_CP, replay_LBTE=None):
         tables, layout = rope_tables(config, positions_CP), row_layout(segments_CP)
 
         def attend(q_CPHK, k_CPGK, v_CPGK):
@@ -115,8 +115,9 @@ def prefix_fn(
         for group in config.layer_groups:
 
             def whole(x_CPD, modules, group=group):
+                *modules, replay_CPE = modules
                 x_CPD, keys_values, _ = decoder_layer(
-                    config, group, *modules, x_CPD, tables, attend, mesh=how.mesh
+                    config, group, *modules, x_CPD, tables, attend, replay_CPE, how.mesh
                 )
                 return own_rows(how.mesh, x_CPD), keys_values
 
@@ -124,12 +125,13 @@ def prefix_fn(
                 return x_CPD, whole(x_CPD, modules)[1]
 
             def layer(x_CPD, modules, group=group, whole=whole, keys_only=keys_only):
-                params, pairs, is_last = modules
+                params, pairs, replay_CPE, is_last = modules
                 params = gathered(how.mesh, descs[group.name], params)
-                return jax.lax.cond(is_last, keys_only, whole, x_CPD, (params, pairs))
+                return jax.lax.cond(is_last, keys_only, whole, x_CPD, (params, pairs, replay_CPE))
 
             is_last_L = group.first + jnp.arange(group.count) == config.num_layers - 1
-            stack = (*layer_stack(base, adapter, group), is_last_L)
+            replay = replay_LBTE if group.sparse else None
+            stack = (*layer_stack(base, adapter, group), replay, is_last_L)
             body = rematerialised(layer, config, how.remat, tokens=tokens_CP.size)
             x_CPD, state[group.name] = jax.lax.scan(body, x_CPD, stack)
         return state
@@ -148,7 +150,7 @@ def _forward(
     tokens_BT: jax.Array,
     positions_BT: jax.Array,
     segments_BT: jax.Array,
-    replay_LBTK: jax.Array | None,
+    replay_LBTE: jax.Array | None,
     prefix: SharedPrefix | None,
     how: Execution,
 ) -> tuple[jax.Array, jax.Array | None]:
@@ -157,12 +159,12 @@ def _forward(
         layout = row_layout(segments_BT)
     else:
         layout = row_layout(segments_BT, prefix.prefixes_BT, prefix.segments_CP)
-    x_BTD, experts_LBTK = own_rows(how.mesh, embed(base, tokens_BT)), None
+    x_BTD, experts_LBTE = own_rows(how.mesh, embed(base, tokens_BT)), None
     descs = describe_params(config)
     for group in config.layer_groups:
 
         def layer(x_BTD, modules, group=group):
-            params, pairs, replay_BTK, shared = modules
+            params, pairs, replay_BTE, shared = modules
             params = gathered(how.mesh, descs[group.name], params)
 
             def attend(q_BTHK, k_BTGK, v_BTGK):
@@ -171,17 +173,17 @@ def _forward(
                 )
                 return out_BTHK, None
 
-            x_BTD, _, experts_BTK = decoder_layer(
-                config, group, params, pairs, x_BTD, tables, attend, replay_BTK, how.mesh
+            x_BTD, _, experts_BTE = decoder_layer(
+                config, group, params, pairs, x_BTD, tables, attend, replay_BTE, how.mesh
             )
-            return own_rows(how.mesh, x_BTD), experts_BTK
+            return own_rows(how.mesh, x_BTD), experts_BTE
 
-        replay = replay_LBTK if group.sparse else None
+        replay = replay_LBTE if group.sparse else None
         shared = None if prefix is None else prefix.state[group.name]
         stack = (*layer_stack(base, adapter, group), replay, shared)
         body = rematerialised(layer, config, how.remat, tokens=tokens_BT.size)
-        x_BTD, experts_LBTK = jax.lax.scan(body, x_BTD, stack)
-    return rms_norm(x_BTD, base["final_norm"]["scale"], config.rms_norm_eps), experts_LBTK
+        x_BTD, experts_LBTE = jax.lax.scan(body, x_BTD, stack)
+    return rms_norm(x_BTD, base["final_norm"]["scale"], config.rms_norm_eps), experts_LBTE
 
 
 def unembed_fn(config: ModelConfig) -> Callable[..., jax.Array]:
@@ -221,20 +223,20 @@ def decoder_layer(
     x_BTD: jax.Array,
     tables: Tables,
     attend: Attend,
-    replay_BTK: jax.Array | None = None,
+    replay_BTE: jax.Array | None = None,
     mesh: ExpertMesh | None = None,
 ) -> tuple[jax.Array, Any, jax.Array | None]:
     """One pre-norm block: attention, then a feed-forward part, each of the group's kind.
 
     Returns the block's output [B, T, D], the state that `attend` returned, and the experts that
-    were used [B, T, K], None in a dense layer.
+    were used [B, T, E], None in a dense layer.
     """
     h_BTD = rms_norm(x_BTD, layer["input_norm"]["scale"], config.rms_norm_eps)
     out_BTD, state = self_attention(config, layer, pairs, h_BTD, tables, attend)
     x_BTD = x_BTD + out_BTD
     h_BTD = rms_norm(x_BTD, layer["post_norm"]["scale"], config.rms_norm_eps)
     if group.sparse:
-        out_BTD, experts_BTK = mixture(config.moe, layer, pairs, h_BTD, replay_BTK, mesh)
+        out_BTD, experts_BTE = mixture(config.moe, layer, pairs, h_BTD, replay_BTE, mesh)
     else:
-        out_BTD, experts_BTK = swiglu(layer, pairs, h_BTD), None
-    return x_BTD + out_BTD, state, experts_BTK
+        out_BTD, experts_BTE = swiglu(layer, pairs, h_BTD), None
+    return x_BTD + out_BTD, state, experts_BTE
