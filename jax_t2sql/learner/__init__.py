@@ -48,6 +48,7 @@ from .advantages import group_advantages
 from .arrays import ArrayDesc, ShardingRules, abstract_arrays, init_arrays, shardings
 from .batch import LearnerBatch, PrefixRows, SharedPrefix, Trajectory
 from .checkpoint import Checkpointer
+from .hosts import agree, batch_digest, from_host_zero
 from .learner import make_learner
 from .logprobs import token_logprobs
 from .lora import LoraPair, lora_linear, lora_pairs, merge_lora
@@ -76,8 +77,11 @@ __all__ = [
     "TrainableSpec",
     "Trajectory",
     "abstract_arrays",
+    "agree",
+    "batch_digest",
     "cispo",
     "dapo",
+    "from_host_zero",
     "from_nnx",
     "group_advantages",
     "grpo",

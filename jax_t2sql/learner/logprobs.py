@@ -67,14 +67,15 @@ def _score(logits_NV, targets_N):
     wide_NV = logits_NV.astype(jnp.float32)
     highest_N = jnp.max(wide_NV, axis=-1)
     # The barrier keeps XLA from computing the exponential again for each of its uses.
-    exp_NV = jax.lax.optimization_barrier(jnp.exp(wide_NV - highest_N[:, None]))
+    shifted_NV = wide_NV - highest_N[:, None]
+    exp_NV = jax.lax.optimization_barrier(jnp.exp(shifted_NV))
     sum_N = jnp.sum(exp_NV, axis=-1)
-    lse_N = highest_N + jnp.log(sum_N)
+    log_sum_N = jnp.log(sum_N)
     # A masked sum rather than a gather, which would collect a vocabulary split over devices.
     is_target_NV = targets_N[:, None] == jnp.arange(wide_NV.shape[-1])
-    target_logits_N = jnp.sum(jnp.where(is_target_NV, wide_NV, 0.0), axis=-1)
-    entropy_N = lse_N - jnp.sum(exp_NV * wide_NV, axis=-1) / sum_N
-    return (target_logits_N - lse_N, entropy_N), (exp_NV, sum_N, targets_N, logits_NV[:0])
+    target_logits_N = jnp.sum(jnp.where(is_target_NV, shifted_NV, 0.0), axis=-1)
+    entropy_N = log_sum_N - jnp.sum(exp_NV * shifted_NV, axis=-1) / sum_N
+    return (target_logits_N - log_sum_N, entropy_N), (exp_NV, sum_N, targets_N, logits_NV[:0])
 
 
 def _score_backward(saved, cotangents):

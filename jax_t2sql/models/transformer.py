@@ -18,7 +18,9 @@ from jax_t2sql.models.attention_kinds import Attend, Tables, self_attention
 from jax_t2sql.models.config import ModelConfig
 from jax_t2sql.models.experts import ExpertMesh
 from jax_t2sql.models.feed_forward import mixture, swiglu
+from jax_t2sql.models.fsdp import gathered, own_rows
 from jax_t2sql.models.modules import rms_norm
+from jax_t2sql.models.params import describe_params
 from jax_t2sql.models.remat import Remat, rematerialised
 from jax_t2sql.models.rope import rope_tables
 from jax_t2sql.models.shapes import LayerGroup
@@ -30,12 +32,12 @@ class Execution(NamedTuple):
     Attributes:
       remat: what is kept for the backward pass, see `rematerialised`.
       attention: see `row_attention`.
-      experts: the mesh that experts are computed on; None leaves it to the compiler.
+      mesh: where what is computed; None leaves it to the compiler.
     """
 
     remat: Remat = "auto"
     attention: Implementation | None = None
-    experts: ExpertMesh | None = None
+    mesh: ExpertMesh | None = None
 
 
 def hidden_fn(
@@ -60,8 +62,9 @@ def hidden_fn(
     Args:
       remat: what is kept for the backward pass, see `rematerialised`.
       attention: see `row_attention`.
-      mesh, rules: those of the learner. With them every device computes its own experts for its own
-        rows; without them the compiler divides the work of experts as it sees fit.
+      mesh, rules: those of the learner. With them every device keeps its own rows, gathers the
+        parameters of one layer at a time (see `fsdp`) and computes its own experts; without them
+        the compiler divides the work as it sees fit.
     """
     how = Execution(remat, attention, _expert_mesh(mesh, rules))
 
@@ -107,22 +110,24 @@ def prefix_fn(
             out = row_attention(q_CPHK, k_CPGK, v_CPGK, layout, implementation=how.attention)
             return out, (k_CPGK, v_CPGK)
 
-        x_CPD, state = embed(base, tokens_CP), {}
+        x_CPD, state = own_rows(how.mesh, embed(base, tokens_CP)), {}
+        descs = describe_params(config)
         for group in config.layer_groups:
 
             def whole(x_CPD, modules, group=group):
                 *modules, replay_CPE = modules
                 x_CPD, keys_values, _ = decoder_layer(
-                    config, group, *modules, x_CPD, tables, attend, replay_CPE, how.experts
+                    config, group, *modules, x_CPD, tables, attend, replay_CPE, how.mesh
                 )
-                return x_CPD, keys_values
+                return own_rows(how.mesh, x_CPD), keys_values
 
             def keys_only(x_CPD, modules, whole=whole):
                 return x_CPD, whole(x_CPD, modules)[1]
 
-            def layer(x_CPD, modules, whole=whole, keys_only=keys_only):
-                *modules, is_last = modules
-                return jax.lax.cond(is_last, keys_only, whole, x_CPD, modules)
+            def layer(x_CPD, modules, group=group, whole=whole, keys_only=keys_only):
+                params, pairs, replay_CPE, is_last = modules
+                params = gathered(how.mesh, descs[group.name], params)
+                return jax.lax.cond(is_last, keys_only, whole, x_CPD, (params, pairs, replay_CPE))
 
             is_last_L = group.first + jnp.arange(group.count) == config.num_layers - 1
             replay = replay_LBTE if group.sparse else None
@@ -154,11 +159,13 @@ def _forward(
         layout = row_layout(segments_BT)
     else:
         layout = row_layout(segments_BT, prefix.prefixes_BT, prefix.segments_CP)
-    x_BTD, experts_LBTE = embed(base, tokens_BT), None
+    x_BTD, experts_LBTE = own_rows(how.mesh, embed(base, tokens_BT)), None
+    descs = describe_params(config)
     for group in config.layer_groups:
 
         def layer(x_BTD, modules, group=group):
-            *modules, replay_BTE, shared = modules
+            params, pairs, replay_BTE, shared = modules
+            params = gathered(how.mesh, descs[group.name], params)
 
             def attend(q_BTHK, k_BTGK, v_BTGK):
                 out_BTHK = row_attention(
@@ -167,9 +174,9 @@ def _forward(
                 return out_BTHK, None
 
             x_BTD, _, experts_BTE = decoder_layer(
-                config, group, *modules, x_BTD, tables, attend, replay_BTE, how.experts
+                config, group, params, pairs, x_BTD, tables, attend, replay_BTE, how.mesh
             )
-            return x_BTD, experts_BTE
+            return own_rows(how.mesh, x_BTD), experts_BTE
 
         replay = replay_LBTE if group.sparse else None
         shared = None if prefix is None else prefix.state[group.name]
