@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from jax_t2sql.learner import LoraSpec
-from jax_t2sql.models import cached_attention, extend_fn, hidden_fn, init_cache
 from jax_t2sql.models import cache as cache_module
+from jax_t2sql.models import cached_attention, extend_fn, hidden_fn, init_cache
 
 SLOTS = 20
 
