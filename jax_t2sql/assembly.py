@@ -17,7 +17,14 @@ from jax_t2sql.config import DataConfig, PromptConfig, RewardConfig, TrainConfig
 from jax_t2sql.datasets import heldout_split, open_data
 from jax_t2sql.errors import UserError
 from jax_t2sql.grading import EquivalenceRule, GradingPool, RewardRule, check_golds
-from jax_t2sql.models import LoadedModel, ModelConfig, init_params, load_model, save_hf
+from jax_t2sql.models import (
+    LoadedModel,
+    ModelConfig,
+    Quantization,
+    init_params,
+    load_model,
+    save_hf,
+)
 from jax_t2sql.models.tiny import tiny_config, train_tokenizer
 from jax_t2sql.rollouts import PromptBuilder, check_prompts
 from jax_t2sql.sql import Limits
@@ -69,7 +76,7 @@ class Run:
 def load_base(config: TrainConfig, workdir: Path) -> tuple[LoadedModel, DataConfig]:
     """The model to train and where its questions lie; makes both for the tiny model."""
     if config.model != "tiny":
-        return load_model(config.model, dtype=config.learner.dtype), config.data
+        return _load(config, config.model), config.data
     # The generator is only needed here, and only by the built-in world.
     from data_pipelines.world import build_world
 
@@ -84,7 +91,16 @@ def load_base(config: TrainConfig, workdir: Path) -> tuple[LoadedModel, DataConf
     directory = workdir / "base"
     if not directory.is_dir():
         _make_tiny(world, directory, seed=config.seed)
-    return load_model(str(directory), dtype=config.learner.dtype), data
+    return _load(config, str(directory)), data
+
+
+def _load(config: TrainConfig, source: str) -> LoadedModel:
+    learner, quantization = config.learner, None
+    if learner.bits is not None:
+        quantization = Quantization(
+            bits=learner.bits, group=learner.bits_group, targets=learner.bits_targets
+        )
+    return load_model(source, dtype=learner.dtype, quantization=quantization)
 
 
 def _make_tiny(world, directory: Path, *, seed: int) -> None:

@@ -207,6 +207,13 @@ class LearnerConfig:
     """Rows of a micro-batch. None: about 1,024 tokens' worth."""
     dtype: Literal["float32", "bfloat16"] = "float32"
     """Precision of the frozen base; what trains is always float32."""
+    bits: Literal[4, 8] | None = None
+    """Store the kernels of the frozen base in so many bits instead."""
+    bits_group: int = 128
+    """With bits: numbers that share a scale. It must divide every input width."""
+    bits_targets: str = ""
+    """With bits: regular expression found in the paths of the modules to store so, such as
+    expert_; all modules of all layers by default."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -21,7 +21,7 @@ from jax_t2sql.learner import (
     sft,
     warmup_cosine,
 )
-from jax_t2sql.models import LoadedModel, hidden_fn, unembed_fn
+from jax_t2sql.models import LoadedModel, hidden_fn, prefix_fn, unembed_fn
 from jax_t2sql.sampling.chat import ChatCodec
 from jax_t2sql.sampling.engine import Engine
 
@@ -99,6 +99,7 @@ def _learner(config: TrainConfig, model: LoadedModel, loss, schedule: Schedule) 
     return make_learner(
         hidden_fn(model.config),
         unembed_fn(model.config),
+        prefix_fn=prefix_fn(model.config),
         adapter=trainable_spec(config),
         loss=loss,
         optimizer=optimizer,

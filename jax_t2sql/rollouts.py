@@ -49,6 +49,7 @@ class _Schema:
     text: str
     tokens: int
 
+
 if TYPE_CHECKING:
     from jax_t2sql.equivalence import Verdict as EquivalenceVerdict
 

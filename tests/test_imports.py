@@ -51,7 +51,7 @@ def test_room_is_light(room):
 
 
 @pytest.mark.parametrize(
-    "program", ["train", "eval", "grade", "equiv", "report", "sample", "status", "plan"]
+    "program", ["train", "eval", "grade", "equiv", "report", "sample", "status", "plan", "export"]
 )
 def test_programs_answer_help_before_loading_jax(program):
     loaded = modules_after(f"import jax_t2sql.{program}")

@@ -36,8 +36,9 @@ measured (here: of a uniform guess among 8 tokens):
 >>> gain = (learner.logprobs(base, state, batch) - before)[0, 0]  # two tokens of each answer
 >>> bool(gain[:2].sum() > 0 and gain[:2].sum() > gain[2:4].sum())
 True
->>> " ".join(sorted(metrics))
-'clip_fraction grad_norm logprob_gap loss ratio_max ratio_mean skipped tokens'
+>>> print(" ".join(sorted(metrics)))  # doctest: +NORMALIZE_WHITESPACE
+clip_fraction entropy ess grad_norm logprob_gap loss padding_share ratio_max ratio_mean
+sampler_kl skipped skipped_in_a_row tokens
 
 `FullSpec` instead of `LoraSpec` trains every parameter; `from_nnx` takes a Flax NNX module;
 `Checkpointer` saves and restores the state; a mesh and `ShardingRules` spread it over devices.
@@ -45,16 +46,18 @@ True
 
 from .advantages import group_advantages
 from .arrays import ArrayDesc, ShardingRules, abstract_arrays, init_arrays, shardings
-from .batch import LearnerBatch, Trajectory
+from .batch import LearnerBatch, PrefixRows, SharedPrefix, Trajectory
 from .checkpoint import Checkpointer
+from .hosts import agree, batch_digest, from_host_zero
 from .learner import make_learner
 from .logprobs import token_logprobs
 from .lora import LoraPair, lora_linear, lora_pairs, merge_lora
-from .losses import LossFn, cispo, grpo, policy_gradient, sft
+from .losses import LossFn, cispo, dapo, grpo, policy_gradient, sft
 from .nnx import from_nnx, nnx_params
+from .normalize import Normalize
 from .optimizer import make_optimizer, warmup_cosine
-from .packing import pack
-from .state import Learner, LearnerState
+from .packing import pack, pack_shared
+from .state import Learner, LearnerState, stop_if_stuck
 from .trainables import FullSpec, LoraSpec, TrainableSpec
 
 __all__ = [
@@ -67,11 +70,18 @@ __all__ = [
     "LoraPair",
     "LoraSpec",
     "LossFn",
+    "Normalize",
+    "PrefixRows",
     "ShardingRules",
+    "SharedPrefix",
     "TrainableSpec",
     "Trajectory",
     "abstract_arrays",
+    "agree",
+    "batch_digest",
     "cispo",
+    "dapo",
+    "from_host_zero",
     "from_nnx",
     "group_advantages",
     "grpo",
@@ -83,9 +93,11 @@ __all__ = [
     "merge_lora",
     "nnx_params",
     "pack",
+    "pack_shared",
     "policy_gradient",
     "sft",
     "shardings",
+    "stop_if_stuck",
     "token_logprobs",
     "warmup_cosine",
 ]

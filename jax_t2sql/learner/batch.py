@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 import jax
 import numpy as np
@@ -19,6 +20,10 @@ class Trajectory:
       logprobs_T: log-probability, in nats, the sampler measured for each sampled token; the
         entries of other tokens are ignored.
       advantage: how much better than expected the whole trajectory was; scales every sampled token.
+      demonstration: there was no sampler, see `supervised`.
+      replay_TLE: of mixtures of experts, the E experts that the sampler used for each token in each
+        of L layers, so that the same ones run here; negative where they are not known. None: not
+        recorded.
 
     Raises:
       ValueError: lengths differ, index 0 is marked as sampled, or a number is not finite.
@@ -28,6 +33,8 @@ class Trajectory:
     mask_T: np.ndarray
     logprobs_T: np.ndarray
     advantage: float = 1.0
+    demonstration: bool = False
+    replay_TLE: np.ndarray | None = None
 
     def __post_init__(self):
         converted = {
@@ -44,6 +51,14 @@ class Trajectory:
                 "ids, mask and log-probs of a trajectory must be one-dimensional and equally long, "
                 f"got shapes {shapes[0]}, {shapes[1]}, {shapes[2]}"
             )
+        if self.replay_TLE is not None:
+            replay_TLE = np.asarray(self.replay_TLE, np.int32)
+            if replay_TLE.ndim != 3 or len(replay_TLE) != len(self):
+                raise ValueError(
+                    f"recorded experts of a trajectory of {len(self)} tokens must be an array "
+                    f"[tokens, layers, experts], got shape {replay_TLE.shape}"
+                )
+            object.__setattr__(self, "replay_TLE", replay_TLE)
         if not len(self):
             raise ValueError("a trajectory needs at least one token, got none")
         if self.mask_T[0]:
@@ -52,7 +67,7 @@ class Trajectory:
                 "start the trajectory with its prompt"
             )
         bad = np.flatnonzero(self.mask_T & ~np.isfinite(self.logprobs_T))
-        if bad.size:
+        if bad.size and not self.demonstration:
             raise ValueError(
                 f"the sampler's log-prob of token {bad[0]} is {self.logprobs_T[bad[0]]}: every "
                 "sampled token needs a finite one"
@@ -65,8 +80,50 @@ class Trajectory:
 
     @classmethod
     def supervised(cls, ids_T: np.ndarray, mask_T: np.ndarray) -> Trajectory:
-        """A demonstration for `sft`: no sampler, hence no log-probs, and advantage 1."""
-        return cls(ids_T, mask_T, np.zeros(len(ids_T), np.float32), 1.0)
+        """A demonstration for `sft`: no sampler, hence no log-probs, and advantage 1.
+
+        Losses that need a sampler refuse it: the log-probs are NaN.
+        """
+        missing_T = np.full(len(ids_T), np.nan, np.float32)
+        return cls(ids_T, mask_T, missing_T, 1.0, demonstration=True)
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class SharedPrefix:
+    """What the rows of a micro-batch see besides themselves: prompts computed once for many rows.
+
+    Attributes:
+      state: what the model's `prefix_fn` made of C prefix rows; only the model knows what it is.
+      segments_CP: int32 number of the prompt within its prefix row, from 1; 0 marks padding.
+      prefixes_BT: int32, for every token of the rows the prompt it sees whole, 0 for none. Row b of
+        B belongs to prefix row b // (B / C).
+    """
+
+    state: Any
+    segments_CP: jax.Array
+    prefixes_BT: jax.Array
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class PrefixRows:
+    """Prompts that many trajectories begin with, in K blocks of C rows of P tokens.
+
+    Block k belongs to the micro-batches [k · M / K, (k + 1) · M / K) of its `LearnerBatch`.
+
+    Attributes:
+      tokens_KCP, positions_KCP, segments_KCP: as in `LearnerBatch`; a segment is one prompt.
+      prefixes_MBT: int32, for every token of the batch the segment that it sees of its prefix row,
+        0 for none; row b of B belongs to prefix row b // (B / C).
+      replay_KCPLE: as in `LearnerBatch`, of the prompts' tokens.
+    """
+
+    tokens_KCP: np.ndarray | jax.Array
+    positions_KCP: np.ndarray | jax.Array
+    segments_KCP: np.ndarray | jax.Array
+    prefixes_MBT: np.ndarray | jax.Array
+    replay_KCPLE: np.ndarray | jax.Array | None = None
 
 
 @jax.tree_util.register_dataclass
@@ -88,6 +145,13 @@ class LearnerBatch:
       mask_MBN: float32, 1 for a sampled token, 0 for an empty slot.
       advantages_MBN: float32 advantage of the sampled token.
       sampler_logprobs_MBN: float32 log-probability under the policy that sampled it.
+      lengths_MBN: float32 number of sampled tokens of the sequence that the token belongs to.
+      reference_logprobs_MBN: float32 log-probability under a reference policy, for losses that stay
+        near it; None without one.
+      prefix: prompts apart from their continuations, from `pack_shared`; None where every row holds
+        whole trajectories. Positions go on from the prompt's.
+      replay_MBTLE: int32, the E experts that the sampler used for every token in each of L layers,
+        -1 where they are not known; None if no trajectory has a record.
     """
 
     tokens_MBT: np.ndarray | jax.Array
@@ -98,3 +162,32 @@ class LearnerBatch:
     mask_MBN: np.ndarray | jax.Array
     advantages_MBN: np.ndarray | jax.Array
     sampler_logprobs_MBN: np.ndarray | jax.Array
+    lengths_MBN: np.ndarray | jax.Array
+    reference_logprobs_MBN: np.ndarray | jax.Array | None = None
+    prefix: PrefixRows | None = None
+    replay_MBTLE: np.ndarray | jax.Array | None = None
+
+
+def check_batch(batch: LearnerBatch, *, loss: Any, prefix_fn: Any) -> None:
+    """Refuses what would train on nonsense without saying so.
+
+    Batches on a device are not looked into: that would wait for them.
+
+    Raises:
+      ValueError: a sampled token has no finite log-prob of the sampler, though the loss uses it;
+        or the batch holds prefixes, but there is no `prefix_fn`.
+    """
+    if batch.prefix is not None and prefix_fn is None:
+        raise ValueError(
+            "the batch shares prefixes, but make_learner got no prefix_fn: pass one, or use pack"
+        )
+    if not getattr(loss, "uses_sampler", True) or isinstance(batch.mask_MBN, jax.Array):
+        return
+    sampled_MBN = np.asarray(batch.mask_MBN) > 0
+    bad = sampled_MBN & ~np.isfinite(np.asarray(batch.sampler_logprobs_MBN))
+    if bad.any():
+        where = tuple(int(index) for index in np.argwhere(bad)[0])
+        raise ValueError(
+            f"{bad.sum()} of {sampled_MBN.sum()} sampled tokens have no finite log-prob of the "
+            f"sampler, the first in micro-batch, row and slot {where}: a ratio needs one for each"
+        )

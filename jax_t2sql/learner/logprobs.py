@@ -26,13 +26,19 @@ _MIN_POSITIONS = 128
 
 
 class Slots(NamedTuple):
-    """The scored slots of B rows, N each; `weight_BN` is mask / Σ mask of the whole batch."""
+    """The scored slots of B rows, N each.
+
+    `weight_BN` is the weight of a token's loss, `share_BN` its weight in averages over tokens; both
+    know the whole batch and are 0 in empty slots.
+    """
 
     hidden_BND: jax.Array
     targets_BN: jax.Array
     weight_BN: jax.Array
+    share_BN: jax.Array
     advantages_BN: jax.Array
     sampler_logprobs_BN: jax.Array
+    reference_logprobs_BN: jax.Array | None
 
 
 def token_logprobs(logits_NV: jax.Array, targets_N: jax.Array) -> jax.Array:
@@ -41,11 +47,48 @@ def token_logprobs(logits_NV: jax.Array, targets_N: jax.Array) -> jax.Array:
     >>> token_logprobs(jnp.zeros((1, 4)), jnp.array([2])).tolist()  # -log 4
     [-1.3862943649291992]
     """
-    logits_NV = logits_NV.astype(jnp.float32)
-    # A masked sum rather than a gather: its transpose is elementwise too, and both fuse.
-    is_target_NV = targets_N[:, None] == jnp.arange(logits_NV.shape[-1])
-    target_logits_N = jnp.sum(jnp.where(is_target_NV, logits_NV, 0.0), axis=-1)
-    return target_logits_N - jax.nn.logsumexp(logits_NV, axis=-1)
+    return logprobs_and_entropy(logits_NV, targets_N)[0]
+
+
+@jax.custom_vjp
+def logprobs_and_entropy(logits_NV: jax.Array, targets_N: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """`token_logprobs`, and the entropy of the distributions in nats, as a measurement.
+
+    No gradient flows through the entropy.
+
+    >>> logprobs_N, entropy_N = logprobs_and_entropy(jnp.zeros((1, 4)), jnp.array([2]))
+    >>> entropy_N.tolist()  # log 4
+    [1.3862943649291992]
+    """
+    return _score(logits_NV, targets_N)[0]
+
+
+def _score(logits_NV, targets_N):
+    wide_NV = logits_NV.astype(jnp.float32)
+    highest_N = jnp.max(wide_NV, axis=-1)
+    # The barrier keeps XLA from computing the exponential again for each of its uses.
+    shifted_NV = wide_NV - highest_N[:, None]
+    exp_NV = jax.lax.optimization_barrier(jnp.exp(shifted_NV))
+    sum_N = jnp.sum(exp_NV, axis=-1)
+    log_sum_N = jnp.log(sum_N)
+    # A masked sum rather than a gather, which would collect a vocabulary split over devices.
+    is_target_NV = targets_N[:, None] == jnp.arange(wide_NV.shape[-1])
+    target_logits_N = jnp.sum(jnp.where(is_target_NV, shifted_NV, 0.0), axis=-1)
+    entropy_N = log_sum_N - jnp.sum(exp_NV * shifted_NV, axis=-1) / sum_N
+    return (target_logits_N - log_sum_N, entropy_N), (exp_NV, sum_N, targets_N, logits_NV[:0])
+
+
+def _score_backward(saved, cotangents):
+    """d log π / d logits = [is target] − π, from the exponentials of the forward pass."""
+    exp_NV, sum_N, targets_N, like = saved
+    d_logprobs_N = cotangents[0]
+    is_target_NV = targets_N[:, None] == jnp.arange(exp_NV.shape[-1])
+    d_logits_NV = jnp.where(is_target_NV, d_logprobs_N[:, None], 0.0)
+    d_logits_NV -= exp_NV * (d_logprobs_N / sum_N)[:, None]
+    return d_logits_NV.astype(like.dtype), None
+
+
+logprobs_and_entropy.defvjp(_score, _score_backward)
 
 
 def gather_scored(hidden_BTD: jax.Array, scored_BN: jax.Array) -> jax.Array:
@@ -107,13 +150,16 @@ def loss_and_gradients(
 
     def chunk_loss(trainable, hidden_BnD, part):
         logits_NV = unembed(trainable, hidden_BnD.reshape(-1, D))
-        logprobs_N = token_logprobs(logits_NV, part.targets_BN.reshape(-1))
-        loss_N, measured = loss(
-            logprobs_N, part.sampler_logprobs_BN.reshape(-1), part.advantages_BN.reshape(-1)
-        )
-        weight_N = part.weight_BN.reshape(-1)
-        value = jnp.sum(jnp.where(weight_N > 0, loss_N * weight_N, 0.0))
-        return value, _reduce(measured, weight_N) | {"loss": value}
+        flat = jax.tree.map(lambda x: x.reshape(-1), part._replace(hidden_BND=None))
+        logprobs_N, entropy_N = logprobs_and_entropy(logits_NV, flat.targets_BN)
+        inputs = logprobs_N, flat.sampler_logprobs_BN, flat.advantages_BN
+        if flat.reference_logprobs_BN is not None:
+            inputs += (flat.reference_logprobs_BN,)
+        loss_N, measured = loss(*inputs)
+        used_N, weight_N = flat.share_BN > 0, flat.weight_BN
+        value = jnp.sum(jnp.where(used_N, loss_N * weight_N, 0.0))
+        measured = measured | {"entropy": entropy_N}
+        return value, _reduce(measured, flat.share_BN) | {"loss": value}
 
     def accumulate(index, carry):
         gradient, totals, d_hidden_BND = carry
@@ -127,19 +173,29 @@ def loss_and_gradients(
         )
         return gradient, add_totals(totals, new), d_hidden_BND
 
-    used = used_prefix(slots.weight_BN)
+    used = used_prefix(slots.share_BN)
     chunks = (used + chunk - 1) // chunk
     carry = gradient, totals, jnp.zeros_like(padded.hidden_BND)
     gradient, totals, d_hidden_BND = jax.lax.fori_loop(0, chunks, accumulate, carry)
     return gradient, totals, d_hidden_BND[:, :N]
 
 
-def zero_totals(loss: LossFn) -> Totals:
+def zero_totals(loss: LossFn, *, with_reference: bool = False) -> Totals:
     """The neutral element of `add_totals` for the measurements of this loss."""
     one = jax.ShapeDtypeStruct((1,), jnp.float32)
-    _, measured = jax.eval_shape(loss, one, one, one)
+    _, measured = jax.eval_shape(loss, *[one] * (4 if with_reference else 3))
     start = {name: -jnp.inf if name.endswith("_max") else 0.0 for name in measured}
-    return {name: jnp.float32(value) for name, value in (start | {"loss": 0.0}).items()}
+    start |= {"loss": 0.0, "entropy": 0.0}
+    return {name: jnp.float32(value) for name, value in start.items()}
+
+
+def finish_totals(totals: Totals) -> Totals:
+    """Replaces what only sums could carry: the effective sample size, (Σ r)² / (n Σ r²)."""
+    if "ratio_square" not in totals:
+        return totals
+    totals = dict(totals)
+    square = totals.pop("ratio_square")
+    return totals | {"ess": totals["ratio_mean"] ** 2 / jnp.maximum(square, 1e-30)}
 
 
 def add_totals(left: Totals, right: Totals) -> Totals:
@@ -150,11 +206,11 @@ def add_totals(left: Totals, right: Totals) -> Totals:
     }
 
 
-def _reduce(measured: dict[str, jax.Array], weight_N: jax.Array) -> Totals:
+def _reduce(measured: dict[str, jax.Array], share_N: jax.Array) -> Totals:
     def reduce(name, values_N):
         if name.endswith("_max"):
-            return jnp.max(jnp.where(weight_N > 0, values_N, -jnp.inf))
-        return jnp.sum(jnp.where(weight_N > 0, values_N * weight_N, 0.0))
+            return jnp.max(jnp.where(share_N > 0, values_N, -jnp.inf))
+        return jnp.sum(jnp.where(share_N > 0, values_N * share_N, 0.0))
 
     return {name: reduce(name, values_N) for name, values_N in measured.items()}
 

@@ -1,10 +1,11 @@
-r"""Token losses: what one sampled token contributes, as pure functions of three arrays.
+r"""Token losses: what one sampled token contributes, as pure functions of a few arrays.
 
 A loss maps the learner's log-probs, the sampler's log-probs and the advantages of N tokens to N
-losses and to a dict of per-token measurements. The learner sums over the whole batch and divides by
-the number of sampled tokens, Σ loss / Σ mask, however the batch is cut into micro-batches
-(token-level normalisation, DAPO §3.3, arXiv 2503.14476). A measurement is averaged over the same
-tokens; if its name ends in ``_max`` the largest one is reported.
+losses and to a dict of per-token measurements. The learner adds the losses up over the whole batch,
+however it is cut into micro-batches, and divides as its `normalize` says. A measurement is averaged
+over all sampled tokens; if its name ends in ``_max`` the largest one is reported, and from
+``ratio_square`` the effective sample size ``ess`` is made. Losses that stay near a reference policy
+take its log-probs as a fourth array.
 
 Throughout, r = π(token) / π_sampler(token) is the importance ratio, and all bounds are values of r,
 not distances from 1.
@@ -19,8 +20,10 @@ import jax
 import jax.numpy as jnp
 
 Metrics = dict[str, jax.Array]
-LossFn = Callable[[jax.Array, jax.Array, jax.Array], tuple[jax.Array, Metrics]]
-"""(logprobs_N, sampler_logprobs_N, advantages_N) -> (loss_N, metrics of shape N)."""
+LossFn = Callable[..., tuple[jax.Array, Metrics]]
+"""(logprobs_N, sampler_logprobs_N, advantages_N[, reference_logprobs_N]) -> (loss_N, metrics of
+shape N). The fourth array is given if the batch has one. A loss with the attribute `uses_sampler`
+= False may get whatever stands in place of missing sampler log-probs."""
 
 
 def cispo(*, low: float = 0.0, high: float = 4.0) -> LossFn:
@@ -40,7 +43,7 @@ def cispo(*, low: float = 0.0, high: float = 4.0) -> LossFn:
     """
     _check_bounds("cispo", low, high)
 
-    def loss(logprobs_N, sampler_logprobs_N, advantages_N):
+    def loss(logprobs_N, sampler_logprobs_N, advantages_N, reference_logprobs_N=None):
         ratio_N = jnp.exp(jax.lax.stop_gradient(logprobs_N) - sampler_logprobs_N)
         weight_N = jnp.clip(ratio_N, low, high)
         outside_N = (ratio_N < low) | (ratio_N > high)
@@ -50,12 +53,16 @@ def cispo(*, low: float = 0.0, high: float = 4.0) -> LossFn:
     return loss
 
 
-def grpo(*, low: float = 0.8, high: float = 1.2) -> LossFn:
+def grpo(*, low: float = 0.8, high: float = 1.2, kl: float = 0.0) -> LossFn:
     r"""PPO's clipped surrogate with group-relative advantages: −min(r · A, clip(r, low, high) · A).
 
-    GRPO, eq. 3 without the KL term (DeepSeekMath, arXiv 2402.03300). A higher upper bound,
-    `grpo(low=0.8, high=1.28)`, is DAPO's clip-higher (arXiv 2503.14476, §3.1). A token whose ratio
-    has left the bounds in the direction of its advantage gets no gradient.
+    GRPO, eq. 3 (DeepSeekMath, arXiv 2402.03300). A token whose ratio has left the bounds in the
+    direction of its advantage gets no gradient.
+
+    Args:
+      kl: weight of the divergence from a reference policy, added to the loss of each token as
+        q − log q − 1 with q = π_ref / π (eq. 4), which is unbiased and never negative. Not 0: the
+        batch must hold `reference_logprobs_MBN`.
 
     >>> logprobs_N = jnp.log(jnp.array([0.5, 0.5]))
     >>> sampler_N = jnp.log(jnp.array([0.25, 0.25]))                 # ratio 2
@@ -64,17 +71,47 @@ def grpo(*, low: float = 0.8, high: float = 1.2) -> LossFn:
     [-1.2, 2.0]
     >>> [float(c) for c in metrics["clip_fraction"]]
     [1.0, 0.0]
+    >>> _, metrics = grpo(kl=0.1)(logprobs_N, sampler_N, jnp.zeros(2), logprobs_N)
+    >>> [float(x) for x in metrics["reference_kl"]]
+    [0.0, 0.0]
     """
     _check_bounds("grpo", low, high)
+    if not (kl >= 0.0 and math.isfinite(kl)):
+        raise ValueError(f"grpo needs a finite kl of at least 0, got {kl}")
 
-    def loss(logprobs_N, sampler_logprobs_N, advantages_N):
+    def loss(logprobs_N, sampler_logprobs_N, advantages_N, reference_logprobs_N=None):
         ratio_N = jnp.exp(logprobs_N - sampler_logprobs_N)
         free_N = ratio_N * advantages_N
         bounded_N = jnp.clip(ratio_N, low, high) * advantages_N
         loss_N = -jnp.minimum(free_N, bounded_N)
-        return loss_N, _measure(logprobs_N, sampler_logprobs_N, ratio_N, bounded_N < free_N)
+        metrics = _measure(logprobs_N, sampler_logprobs_N, ratio_N, bounded_N < free_N)
+        if kl:
+            if reference_logprobs_N is None:
+                raise ValueError(
+                    f"grpo(kl={kl}) needs the log-probs of a reference policy: put "
+                    "learner.logprobs(base, reference, batch) into batch.reference_logprobs_MBN"
+                )
+            log_q_N = reference_logprobs_N - logprobs_N
+            kl_N = jnp.exp(log_q_N) - log_q_N - 1.0
+            loss_N += kl * kl_N
+            metrics["reference_kl"] = jax.lax.stop_gradient(kl_N)
+        return loss_N, metrics
 
     return loss
+
+
+def dapo(*, low: float = 0.8, high: float = 1.28) -> LossFn:
+    r"""`grpo` with DAPO's higher upper bound and no KL term (arXiv 2503.14476, §3.1).
+
+    The rest of DAPO is elsewhere: `normalize="tokens"` (§3.3) and `drop_zero_signal=True` (§3.2) of
+    `make_learner`. For Dr. GRPO (arXiv 2503.20783) take `grpo()` with `normalize` a number of
+    tokens and `group_advantages` without division by the standard deviation.
+
+    >>> loss_N, _ = dapo()(jnp.log(jnp.array([0.5])), jnp.log(jnp.array([0.4])), jnp.ones(1))
+    >>> [round(float(x), 3) for x in loss_N]                         # ratio 1.25 is not clipped
+    [-1.25]
+    """
+    return grpo(low=low, high=high)
 
 
 def policy_gradient(*, truncation: float | None = None) -> LossFn:
@@ -97,7 +134,7 @@ def policy_gradient(*, truncation: float | None = None) -> LossFn:
         _check_bounds("policy_gradient", 0.0, truncation)
         return cispo(low=0.0, high=truncation)
 
-    def loss(logprobs_N, sampler_logprobs_N, advantages_N):
+    def loss(logprobs_N, sampler_logprobs_N, advantages_N, reference_logprobs_N=None):
         ratio_N = jnp.exp(jax.lax.stop_gradient(logprobs_N) - sampler_logprobs_N)
         loss_N = -advantages_N * logprobs_N
         return loss_N, _measure(logprobs_N, sampler_logprobs_N, ratio_N, jnp.zeros_like(ratio_N))
@@ -114,16 +151,29 @@ def sft() -> LossFn:
     >>> [round(float(x), 3) for x in loss_N + 0.0], metrics
     ([0.0, 0.693], {})
     """
-    return lambda logprobs_N, sampler_logprobs_N, advantages_N: (-logprobs_N, {})
+
+    def loss(logprobs_N, sampler_logprobs_N, advantages_N, reference_logprobs_N=None):
+        return -logprobs_N, {}
+
+    loss.uses_sampler = False
+    return loss
 
 
 def _measure(logprobs_N, sampler_logprobs_N, ratio_N, clipped_N) -> Metrics:
-    """`logprob_gap` is |log π − log π_sampler|: 0 up to rounding while both are one policy."""
+    """What tells how far learner and sampler are apart.
+
+    `logprob_gap` is |log π − log π_sampler|: 0 up to rounding while both are one policy.
+    `sampler_kl` averages to KL(π_sampler ‖ π), estimated by r − log r − 1 (Schulman, "Approximating
+    KL divergence", 2020).
+    """
+    log_ratio_N = logprobs_N - sampler_logprobs_N
     metrics = {
         "ratio_mean": ratio_N,
         "ratio_max": ratio_N,
+        "ratio_square": ratio_N * ratio_N,
         "clip_fraction": clipped_N.astype(jnp.float32),
-        "logprob_gap": jnp.abs(logprobs_N - sampler_logprobs_N),
+        "logprob_gap": jnp.abs(log_ratio_N),
+        "sampler_kl": jnp.exp(log_ratio_N) - log_ratio_N - 1.0,
     }
     return jax.lax.stop_gradient(metrics)
 

@@ -61,33 +61,58 @@ class Placement:
             trainable,
             transform_non_params=lambda _: self.replicated,
         )
-        return LearnerState(trainable, opt_state, self.replicated)
+        return LearnerState(trainable, opt_state, self.replicated, self.replicated)
+
+    def place(self, batch: LearnerBatch) -> LearnerBatch:
+        """The batch on the mesh; every host passes the same one and moves its own rows."""
+
+        def place(array):
+            if isinstance(array, jax.Array) or self.batch.is_fully_addressable:
+                return jax.device_put(array, self.batch)
+            return jax.make_array_from_callback(array.shape, self.batch, lambda at: array[at])
+
+        return jax.tree.map(place, batch)
 
     def check_batch(self, batch: LearnerBatch) -> None:
         axes = self.batch.spec[1]
         names = (axes,) if isinstance(axes, str) else axes or ()
         shards = math.prod(self.mesh.shape[name] for name in names)
-        rows = batch.tokens_MBT.shape[1]
-        if rows % shards:
-            raise ValueError(
-                f"micro-batches of {rows} rows cannot be split over the {shards} devices of mesh "
-                f"axes {names}: pack with rows_per_microbatch a multiple of {shards}"
-            )
+        sizes = {"rows_per_microbatch": batch.tokens_MBT.shape[1]}
+        if batch.prefix is not None:
+            sizes["prefix_rows"] = batch.prefix.tokens_KCP.shape[1]
+        for name, rows in sizes.items():
+            if rows % shards:
+                raise ValueError(
+                    f"micro-batches of {rows} rows cannot be split over the {shards} devices of "
+                    f"mesh axes {names}: pack with {name} a multiple of {shards}"
+                )
 
 
-def jit_on_device(make_state: Callable, update: Callable, logprobs: Callable) -> Learner:
+def jit_on_device(
+    check: Callable, make_state: Callable, update: Callable, logprobs: Callable
+) -> Learner:
     """The three functions on the default device."""
-    jitted_logprobs = jax.jit(logprobs)
+    jitted_update, jitted_logprobs = jax.jit(update, donate_argnums=1), jax.jit(logprobs)
+
+    def run_update(base, state, batch):
+        check(batch)
+        return jitted_update(base, state, jax.device_put(batch))
+
     return Learner(
         init=jax.jit(make_state),
-        update=jax.jit(update, donate_argnums=1),
+        update=run_update,
+        lower_update=jitted_update.lower,
         logprobs=lambda base, state, batch: jitted_logprobs(base, _trainable(state), batch),
         abstract_state=lambda base: jax.eval_shape(make_state, base, jax.random.key(0)),
     )
 
 
 def jit_on_mesh(
-    placement: Placement, make_state: Callable, update: Callable, logprobs: Callable
+    placement: Placement,
+    check: Callable,
+    make_state: Callable,
+    update: Callable,
+    logprobs: Callable,
 ) -> Learner:
     """The three functions on a mesh, with explicit shardings for all that goes in and comes out."""
     jitted: dict[Any, tuple[LearnerState, Callable, Callable, Callable]] = {}
@@ -124,16 +149,18 @@ def jit_on_mesh(
         return jitted[key]
 
     def run_update(base, state, batch):
+        check(batch)
         placement.check_batch(batch)
-        return for_base(base)[2](base, state, batch)
+        return for_base(base)[2](base, state, placement.place(batch))
 
     def run_logprobs(base, state, batch):
         placement.check_batch(batch)
-        return for_base(base)[3](base, _trainable(state), batch)
+        return for_base(base)[3](base, _trainable(state), placement.place(batch))
 
     return Learner(
         init=lambda base, key: for_base(base)[1](base, key),
         update=run_update,
+        lower_update=lambda base, state, batch: for_base(base)[2].lower(base, state, batch),
         logprobs=run_logprobs,
         abstract_state=lambda base: for_base(base)[0],
     )

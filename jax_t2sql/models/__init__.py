@@ -13,7 +13,7 @@ from jax_t2sql.models.peft import export_adapter, load_adapter
 from jax_t2sql.models.quantized import Quantization, quantize_params
 from jax_t2sql.models.tiny import tiny_config, train_tokenizer
 from jax_t2sql.models.tokenizer import Tokenizer
-from jax_t2sql.models.transformer import hidden_fn, routing_fn, unembed_fn
+from jax_t2sql.models.transformer import hidden_fn, prefix_fn, routing_fn, unembed_fn
 
 __all__ = [
     "KVCache",
@@ -31,6 +31,7 @@ __all__ = [
     "init_params",
     "load_adapter",
     "load_model",
+    "prefix_fn",
     "quantize_params",
     "routing_fn",
     "save_hf",

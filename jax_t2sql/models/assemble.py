@@ -3,7 +3,7 @@
 import dataclasses
 import itertools
 import math
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import jax
@@ -34,6 +34,8 @@ class Source:
       ignored: tensors that may be left over without changing the model.
       shape: of a tensor, in the file's orientation.
       read: the part of a tensor in a box, in the file's orientation.
+      read_int4: values and scales of it where they are stored just so, in groups of a given size
+        along the last axis; None where they are not.
     """
 
     text: str
@@ -41,6 +43,7 @@ class Source:
     ignored: Callable[[str], bool]
     shape: Callable[[FileTensor], tuple[int, ...]]
     read: Callable[[FileTensor, Box], np.ndarray]
+    read_int4: Callable[[FileTensor, Box, int], tuple[np.ndarray, np.ndarray] | None] | None = None
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -136,13 +139,18 @@ def _read_leaf(
         step = max(_PIECE // max(width, 1), 1)
         for start in range(rows[0], rows[1], step):
             stop = min(start + step, rows[1])
-            values = tensor.to_file(source.read(tensor, ((start, stop), *columns)))
-            arrays = [values]
-            if quantization is not None:
-                arrays = quantization.quantize(values, desc.dtype)
+            arrays = _read_piece(tensor, ((start, stop), *columns))
             part = slice(start - rows[0], stop - rows[0])
             for out, array in zip(outs, arrays, strict=True):
                 out[(..., part) if turned else part] = array
+
+    def _read_piece(tensor: FileTensor, piece: Box) -> Sequence[np.ndarray]:
+        if quantization is not None and quantization.bits == 4 and source.read_int4 is not None:
+            stored = source.read_int4(tensor, piece, quantization.group)
+            if stored is not None:
+                return [tensor.to_file(array) for array in stored]
+        values = tensor.to_file(source.read(tensor, piece))
+        return [values] if quantization is None else quantization.quantize(values, desc.dtype)
 
     whole = tuple((0, size) for size in desc.shape)
     if layout.mesh is None:

@@ -7,7 +7,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from jax_t2sql.models.attention import cached_attention
+from jax_t2sql.models.cached_attention import cached_attention
 from jax_t2sql.models.config import ModelConfig
 from jax_t2sql.models.modules import rms_norm
 from jax_t2sql.models.rope import rope_tables

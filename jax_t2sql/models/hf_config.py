@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from jax_t2sql.errors import UserError
+from jax_t2sql.models.checkpoints import read_storage
 from jax_t2sql.models.rope_scaling import scaling_from_hf, scaling_to_hf
 from jax_t2sql.models.shapes import MLAConfig, MoEConfig, check_architecture
 
@@ -202,6 +203,7 @@ def _has_qk_norm(values: Mapping[str, Any], architecture: str) -> bool:
 
 def _refuse_unsupported(values: Mapping[str, Any], architecture: str) -> None:
     """Options that would change the numbers silently if they were ignored."""
+    read_storage(values)
     grouped = architecture in _GROUPED
     values = {**(values.get("rope_parameters") or values.get("rope_scaling") or {}), **values}
     unsupported = {
@@ -212,7 +214,6 @@ def _refuse_unsupported(values: Mapping[str, Any], architecture: str) -> None:
         "attention_bias": bool(values.get("attention_bias"))
         and architecture not in ("qwen2", "glm4_moe"),
         "pretraining_tp": values.get("pretraining_tp", 1) not in (None, 1),
-        "quantization_config": values.get("quantization_config") is not None,
         "scoring_func": grouped and values.get("scoring_func", "sigmoid") != "sigmoid",
         "topk_method": grouped and values.get("topk_method", "noaux_tc") != "noaux_tc",
         "moe_layer_freq": grouped and values.get("moe_layer_freq", 1) != 1,

@@ -12,13 +12,14 @@ from jax.sharding import Mesh
 from jax_t2sql.errors import UserError
 from jax_t2sql.learner.arrays import ShardingRules
 from jax_t2sql.models.assemble import Layout
+from jax_t2sql.models.checkpoints import weight_files
 from jax_t2sql.models.config import ModelConfig
 from jax_t2sql.models.files import digest_files, read_json
 from jax_t2sql.models.gguf_files import GGUFFile, check_header, gguf_config, load_gguf
 from jax_t2sql.models.gguf_tokenizer import gguf_tokenizer
 from jax_t2sql.models.params import Params
 from jax_t2sql.models.quantized import Quantization
-from jax_t2sql.models.safetensors_files import load_safetensors, save_safetensors, weight_files
+from jax_t2sql.models.safetensors_files import load_safetensors, save_safetensors
 from jax_t2sql.models.tokenizer import Tokenizer
 
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
@@ -111,7 +112,8 @@ def check_model(source: str | Path) -> None:
 def save_hf(model: LoadedModel, directory: str | Path) -> None:
     """Writes a directory in Hugging Face format, readable by transformers, vLLM and `load_model`.
 
-    config.json, generation_config.json, model.safetensors, tokenizer.json, tokenizer_config.json.
+    config.json, generation_config.json, model.safetensors or several of them with an index,
+    tokenizer.json, tokenizer_config.json.
     """
     directory = Path(directory)
     directory.mkdir(parents=True, exist_ok=True)

@@ -7,14 +7,14 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jax.sharding import AbstractMesh, PartitionSpec
+from jax.sharding import AbstractMesh
 
 from jax_t2sql.learner.arrays import ArrayDesc, ShardingRules
 from jax_t2sql.learner.trainables import LoraSpec
-from jax_t2sql.models.attention import _SCORE_BUDGET
 from jax_t2sql.models.config import ModelConfig
 from jax_t2sql.models.params import describe_params
 from jax_t2sql.models.quantized import Quantization
+from jax_t2sql.models.remat import KEEP_BYTES, activation_bytes
 
 # Float32 trainables: the gradient that micro-batches add up in, and the one of the running batch.
 _GRADIENTS = 2
@@ -22,8 +22,8 @@ _GRADIENTS = 2
 _MOMENTS = 2
 # Logits, their softmax and their gradient.
 _LOGIT_ARRAYS = 3
-# Scores, weights and their gradients.
-_SCORE_ARRAYS = 4
+# Scores, weights and their gradients, of a tile of so many queries and keys.
+_SCORE_ARRAYS, _TILE = 4, 256
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -33,8 +33,9 @@ class Memory:
     Attributes:
       weights: of the frozen base.
       adapter, gradients, optimizer: of what is trained, in float32.
-      kept: one hidden state a token and layer, for the backward pass.
-      layer: what the backward pass of one layer recomputes.
+      kept: what the forward pass leaves for the backward pass, chosen as `rematerialised` does:
+        all activations of a small micro-batch, else one hidden state a token and layer.
+      layer: what the backward pass of one layer holds besides.
       gathered: one layer's weights whole along the fsdp axis, and the next one's on their way.
       logits: a chunk of them.
     """
@@ -99,14 +100,19 @@ def plan_memory(
     own_rows, size = rows // split("batch"), jnp.dtype(dtype).itemsize
     tokens = own_rows * length
     positions = max(max_logits // config.vocab_size, 128)
-    scores = min(_SCORE_BUDGET, own_rows * config.num_heads * length * length)
+    side = min(length, _TILE)
+    scores = own_rows * config.num_heads * side * side
+    if activation_bytes(config, rows * length) <= KEEP_BYTES:
+        kept = activation_bytes(config, tokens) * size // 4
+    else:
+        kept = config.num_layers * tokens * config.hidden_size * size
     layer = tokens * size * _layer_width(config, heads=split("heads"), inner=split("mlp"))
     return Memory(
         weights=_device_bytes(base, abstract, rules),
         adapter=adapted,
         gradients=_GRADIENTS * adapted,
         optimizer=_MOMENTS * adapted,
-        kept=config.num_layers * tokens * config.hidden_size * size,
+        kept=kept,
         layer=layer + _SCORE_ARRAYS * scores * 4 // split("heads"),
         gathered=2 * _largest_layer(config, dtype, abstract, rules),
         logits=_LOGIT_ARRAYS * positions * config.vocab_size * 4 // split("vocab"),
@@ -136,13 +142,16 @@ def _device_bytes(descs: Any, mesh: AbstractMesh, rules: ShardingRules) -> int:
 def _largest_layer(
     config: ModelConfig, dtype: Any, mesh: AbstractMesh, rules: ShardingRules
 ) -> int:
-    """Bytes of a layer where the axis that spreads weights for storage alone is gathered."""
-    if rules.spec(("embed",)) == PartitionSpec(None):
-        return 0
+    """Bytes of a layer without the axis that spreads it for storage alone; 0 if nothing does."""
     whole = dataclasses.replace(rules, embed=None)
     descs = describe_params(config, dtype)
-    groups = config.layer_groups
-    return max(_device_bytes(descs[g.name], mesh, whole) // g.count for g in groups)
+
+    def largest(rules: ShardingRules) -> int:
+        groups = config.layer_groups
+        return max(_device_bytes(descs[g.name], mesh, rules) // g.count for g in groups)
+
+    gathered = largest(whole)
+    return 0 if gathered == largest(rules) else gathered
 
 
 def _layer_width(config: ModelConfig, *, heads: int, inner: int) -> int:

@@ -1,7 +1,9 @@
 """LoRA adapters in the file format of the `peft` library, which vLLM reads too."""
 
+import dataclasses
 import json
 import math
+import re
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +16,12 @@ from jax_t2sql.learner.lora import LoraPair, lora_pairs
 from jax_t2sql.learner.trainables import LoraSpec
 from jax_t2sql.models.config import ModelConfig
 from jax_t2sql.models.files import read_json, write_tensors
-from jax_t2sql.models.naming import hf_module
+from jax_t2sql.models.naming import file_tensors, hf_module
 from jax_t2sql.models.params import describe_params
 
 _CONFIG, _WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
 _PREFIX = "base_model.model."
-_LINEAR = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj", "lm_head")
+_MLP = ("gate_proj", "up_proj", "down_proj")
 
 
 def export_adapter(
@@ -38,14 +40,16 @@ def export_adapter(
     """
     directory = Path(directory)
     directory.mkdir(parents=True, exist_ok=True)
+    modules = _linear_modules(config)
     tensors: dict[str, np.ndarray] = {}
-    modules = []
+    targets, parameters = set(), set()
     for keys, pair in lora_pairs(adapter):
-        module = keys[-1]
-        modules.append(module)
         a, b = np.asarray(pair.a, np.float32), np.asarray(pair.b, np.float32)
-        for layer, index in _slices(config, module):
-            name_a, name_b = _names(module, layer)
+        for stem, index in modules[keys].stems:
+            targets.add(stem.rpartition(".")[2])
+            if config.moe is not None and keys[-1].endswith(_MLP) and "expert_" not in keys[-1]:
+                parameters.add(re.sub(r"^model\.layers\.\d+\.", "", stem) + ".weight")
+            name_a, name_b = _names(stem)
             tensors[name_a] = np.ascontiguousarray(a[index].T)
             tensors[name_b] = np.ascontiguousarray(b[index].T)
     values = {
@@ -54,7 +58,10 @@ def export_adapter(
         "base_model_name_or_path": base_model,
         "r": spec.rank,
         "lora_alpha": spec.alpha,
-        "target_modules": sorted(modules),
+        "target_modules": sorted(targets),
+        # With transformers 5, peft takes every gate_proj, up_proj and down_proj of a mixture for
+        # those of its experts, unless the weights of the others are named.
+        **({"target_parameters": sorted(parameters)} if parameters else {}),
         "lora_dropout": 0.0,
         "bias": "none",
         "fan_in_fan_out": False,
@@ -82,50 +89,65 @@ def load_adapter(
     values = read_json(directory / _CONFIG)
     rank, scale = _rank_and_scale(directory, values)
     tensors = _read_tensors(directory / _WEIGHTS)
-    params = describe_params(config)
     adapter: dict[str, Any] = {}
-    for module in _LINEAR:
-        slices = _slices(config, module)
-        names = [name for layer, _ in slices for name in _names(module, layer)]
+    modules = _linear_modules(config)
+    for keys, module in modules.items():
+        names = [name for stem, _ in module.stems for name in _names(stem)]
         if not any(name in tensors for name in names):
             continue
-        parent = params["layers"] if module != "lm_head" else params
-        if module not in parent:
-            raise UserError(f"{directory} adapts lm_head, but this model ties it to its embedding")
         if missing := [name for name in names if name not in tensors]:
             raise UserError(f"{directory} lacks the tensor {missing[0]!r}; every layer needs it")
-        fan_in, fan_out = parent[module]["kernel"].shape[-2:]
-        a_parts, b_parts = [], []
-        for layer, _ in slices:
-            name_a, name_b = _names(module, layer)
-            a_parts.append(_checked(directory, tensors, name_a, (rank, fan_in)))
-            b_parts.append(_checked(directory, tensors, name_b, (fan_out, rank)))
-        join = np.stack if module != "lm_head" else (lambda parts: parts[0])
-        pair = LoraPair(a=jnp.asarray(join(a_parts)), b=jnp.asarray(join(b_parts)), scale=scale)
-        node = adapter if module == "lm_head" else adapter.setdefault("layers", {})
-        node[module] = pair
+        *lead, fan_in, fan_out = module.shape
+        a = np.empty((*lead, fan_in, rank), np.float32)
+        b = np.empty((*lead, rank, fan_out), np.float32)
+        for stem, index in module.stems:
+            name_a, name_b = _names(stem)
+            a[index] = _checked(directory, tensors, name_a, (rank, fan_in))
+            b[index] = _checked(directory, tensors, name_b, (fan_out, rank))
+        node = adapter
+        for key in keys[:-1]:
+            node = node.setdefault(key, {})
+        node[keys[-1]] = LoraPair(a=jnp.asarray(a), b=jnp.asarray(b), scale=scale)
     if tensors:
+        name = sorted(tensors)[0]
+        if config.tie_embeddings and "lm_head" in name:
+            raise UserError(f"{directory} adapts lm_head, but this model ties it to its embedding")
+        known = sorted({stem.rpartition(".")[2] for x in modules.values() for stem, _ in x.stems})
         raise UserError(
-            f"{directory} holds the tensor {sorted(tensors)[0]!r}, which is no low-rank factor of "
-            f"a linear module of this model; known modules: {', '.join(_LINEAR)}"
+            f"{directory} holds the tensor {name!r}, which is no low-rank factor of a linear "
+            f"module of this model; known modules: {', '.join(known)}"
         )
     if not adapter:
         raise UserError(f"{directory} adapts no module of this model")
     if spec is not None:
-        _check_spec(directory, adapter, spec.describe(params))
+        _check_spec(directory, adapter, spec.describe(describe_params(config)))
     return adapter
 
 
-def _slices(config: ModelConfig, module: str) -> list[tuple[int | None, Any]]:
-    """(layer, index into the stacked factors) for every tensor of a module."""
-    if module == "lm_head":
-        return [(None, ...)]
-    return [(layer, layer) for layer in range(config.num_layers)]
+@dataclasses.dataclass(frozen=True)
+class _Linear:
+    """A stacked kernel: its shape, and its modules' names in Hugging Face's format with the index
+    of each in the stack."""
+
+    shape: tuple[int, ...]
+    stems: list[tuple[str, tuple[int, ...]]]
 
 
-def _names(module: str, layer: int | None) -> tuple[str, str]:
-    stem = _PREFIX + hf_module(module, layer)
-    return f"{stem}.lora_A.weight", f"{stem}.lora_B.weight"
+def _linear_modules(config: ModelConfig) -> dict[tuple[str, ...], _Linear]:
+    descs = describe_params(config)
+    result = {}
+    for keys, parts in file_tensors(config, hf_module).items():
+        if keys[-1] == "kernel":
+            desc = descs
+            for key in keys:
+                desc = desc[key]
+            stems = [(part.name.removesuffix(".weight"), part.index) for part in parts]
+            result[keys[:-1]] = _Linear(desc.shape, stems)
+    return result
+
+
+def _names(stem: str) -> tuple[str, str]:
+    return f"{_PREFIX}{stem}.lora_A.weight", f"{_PREFIX}{stem}.lora_B.weight"
 
 
 def _rank_and_scale(directory: Path, values: dict[str, Any]) -> tuple[int, float]:

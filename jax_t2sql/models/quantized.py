@@ -37,6 +37,13 @@ class Quantization:
             raise UserError(f"bits is {self.bits}; kernels can be stored in 8 or 4 bits")
         if self.group < 1:
             raise UserError(f"group is {self.group}; it must be at least 1")
+        try:
+            re.compile(self.targets)
+        except re.error as error:
+            raise UserError(
+                f"targets {self.targets!r} is no regular expression ({error}); name modules, such "
+                "as expert_"
+            ) from error
 
     def covers(self, keys: tuple[str, ...]) -> bool:
         """Whether the leaf at these keys is quantised."""

@@ -4,89 +4,186 @@
 """
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax.sharding import Mesh
 
 from jax_t2sql.learner.arrays import ShardingRules
+from jax_t2sql.learner.batch import SharedPrefix
 from jax_t2sql.learner.lora import lora_linear
-from jax_t2sql.models.attention import causal_attention
+from jax_t2sql.models.attention import Implementation, row_attention, row_layout
 from jax_t2sql.models.attention_kinds import Attend, Tables, self_attention
 from jax_t2sql.models.config import ModelConfig
 from jax_t2sql.models.experts import ExpertMesh
 from jax_t2sql.models.feed_forward import mixture, swiglu
+from jax_t2sql.models.fsdp import gathered, own_rows
 from jax_t2sql.models.modules import rms_norm
+from jax_t2sql.models.params import describe_params
+from jax_t2sql.models.remat import Remat, rematerialised
 from jax_t2sql.models.rope import rope_tables
 from jax_t2sql.models.shapes import LayerGroup
+
+
+class Execution(NamedTuple):
+    """How a forward pass is run, apart from what it computes.
+
+    Attributes:
+      remat: what is kept for the backward pass, see `rematerialised`.
+      attention: see `row_attention`.
+      mesh: where what is computed; None leaves it to the compiler.
+    """
+
+    remat: Remat = "auto"
+    attention: Implementation | None = None
+    mesh: ExpertMesh | None = None
 
 
 def hidden_fn(
     config: ModelConfig,
     *,
-    remat: bool = True,
+    remat: Remat = "auto",
+    attention: Implementation | None = None,
     mesh: Mesh | None = None,
     rules: ShardingRules | None = None,
 ) -> Callable[..., jax.Array]:
-    """Builds f(base, adapter, tokens_BT, positions_BT, segments_BT, replay_LBTK) -> hidden_BTD.
+    """Builds f(base, adapter, tokens_BT, positions_BT, segments_BT, replay_LBTE, prefix).
 
-    Rows may hold several sequences: a token attends to earlier tokens of its own segment only;
-    segment 0 is padding. `positions_BT` counts within each sequence. The result is after the final
-    norm. `adapter` mirrors the base tree with a `LoraPair` in place of each adapted module
+    The result is hidden_BTD after the final norm. Rows may hold several sequences: a token attends
+    to earlier tokens of its own segment only; segment 0 is padding. `positions_BT` counts within
+    each sequence. `adapter` mirrors the base tree with a `LoraPair` in place of each adapted module
     (adapter["layers"]["q_proj"]); modules may be missing, or the whole adapter None.
 
-    `replay_LBTK`, None by default, are the experts that the sampler used, see `route`; L counts
-    the layers that are mixtures of experts.
+    `replay_LBTE`, None by default, are the experts that the sampler used, see `route`; L counts
+    the layers that are mixtures of experts. `prefix`, None by default, is what the rows see besides
+    themselves: a `SharedPrefix` whose state `prefix_fn` made.
 
     Args:
-      remat: keep one activation a layer for the backward pass and recompute the rest.
-      mesh, rules: those of the learner. With them every device computes its own experts for its own
-        rows; without them the compiler divides the work of experts as it sees fit.
+      remat: what is kept for the backward pass, see `rematerialised`.
+      attention: see `row_attention`.
+      mesh, rules: those of the learner. With them every device keeps its own rows, gathers the
+        parameters of one layer at a time (see `fsdp`) and computes its own experts; without them
+        the compiler divides the work as it sees fit.
     """
-    experts = None if mesh is None else ExpertMesh(mesh, rules or ShardingRules())
+    how = Execution(remat, attention, _expert_mesh(mesh, rules))
 
-    def run(base, adapter, tokens_BT, positions_BT, segments_BT, replay_LBTK=None):
+    def run(base, adapter, tokens_BT, positions_BT, segments_BT, replay_LBTE=None, *, prefix=None):
         return _forward(
-            config, base, adapter, tokens_BT, positions_BT, segments_BT, replay_LBTK, remat, experts
+            config, base, adapter, tokens_BT, positions_BT, segments_BT, replay_LBTE, prefix, how
         )[0]
 
     return run
 
 
 def routing_fn(config: ModelConfig) -> Callable[..., jax.Array]:
-    """Builds f with the arguments of `hidden_fn`'s -> the experts used, int32 [L, B, T, K]."""
+    """Builds f with the arguments of `hidden_fn`'s -> the experts used, int32 [L, B, T, E]."""
 
-    def run(base, adapter, tokens_BT, positions_BT, segments_BT, replay_LBTK=None):
+    def run(base, adapter, tokens_BT, positions_BT, segments_BT, replay_LBTE=None):
+        how = Execution(remat="none")
         return _forward(
-            config, base, adapter, tokens_BT, positions_BT, segments_BT, replay_LBTK, False
+            config, base, adapter, tokens_BT, positions_BT, segments_BT, replay_LBTE, None, how
         )[1]
 
     return run
 
 
+def prefix_fn(
+    config: ModelConfig,
+    *,
+    remat: Remat = "auto",
+    attention: Implementation | None = None,
+    mesh: Mesh | None = None,
+    rules: ShardingRules | None = None,
+) -> Callable[..., Any]:
+    """Builds f(base, adapter, tokens_CP, positions_CP, segments_CP, replay_LBTE).
+
+    The result is the state of a `SharedPrefix`: the keys and values of every layer. The last layer
+    stops there, because nobody looks at what comes after. Arguments are those of `hidden_fn`.
+    """
+    how = Execution(remat, attention, _expert_mesh(mesh, rules))
+
+    def run(base, adapter, tokens_CP, positions_CP, segments_CP, replay_LBTE=None):
+        tables, layout = rope_tables(config, positions_CP), row_layout(segments_CP)
+
+        def attend(q_CPHK, k_CPGK, v_CPGK):
+            out = row_attention(q_CPHK, k_CPGK, v_CPGK, layout, implementation=how.attention)
+            return out, (k_CPGK, v_CPGK)
+
+        x_CPD, state = own_rows(how.mesh, embed(base, tokens_CP)), {}
+        descs = describe_params(config)
+        for group in config.layer_groups:
+
+            def whole(x_CPD, modules, group=group):
+                *modules, replay_CPE = modules
+                x_CPD, keys_values, _ = decoder_layer(
+                    config, group, *modules, x_CPD, tables, attend, replay_CPE, how.mesh
+                )
+                return own_rows(how.mesh, x_CPD), keys_values
+
+            def keys_only(x_CPD, modules, whole=whole):
+                return x_CPD, whole(x_CPD, modules)[1]
+
+            def layer(x_CPD, modules, group=group, whole=whole, keys_only=keys_only):
+                params, pairs, replay_CPE, is_last = modules
+                params = gathered(how.mesh, descs[group.name], params)
+                return jax.lax.cond(is_last, keys_only, whole, x_CPD, (params, pairs, replay_CPE))
+
+            is_last_L = group.first + jnp.arange(group.count) == config.num_layers - 1
+            replay = replay_LBTE if group.sparse else None
+            stack = (*layer_stack(base, adapter, group), replay, is_last_L)
+            body = rematerialised(layer, config, how.remat, tokens=tokens_CP.size)
+            x_CPD, state[group.name] = jax.lax.scan(body, x_CPD, stack)
+        return state
+
+    return run
+
+
+def _expert_mesh(mesh: Mesh | None, rules: ShardingRules | None) -> ExpertMesh | None:
+    return None if mesh is None else ExpertMesh(mesh, rules or ShardingRules())
+
+
 def _forward(
-    config, base, adapter, tokens_BT, positions_BT, segments_BT, replay_LBTK, remat, mesh=None
+    config: ModelConfig,
+    base: dict[str, Any],
+    adapter: dict[str, Any] | None,
+    tokens_BT: jax.Array,
+    positions_BT: jax.Array,
+    segments_BT: jax.Array,
+    replay_LBTE: jax.Array | None,
+    prefix: SharedPrefix | None,
+    how: Execution,
 ) -> tuple[jax.Array, jax.Array | None]:
     tables = rope_tables(config, positions_BT)
-
-    def attend(q_BTHK, k_BTGK, v_BTGK):
-        return causal_attention(q_BTHK, k_BTGK, v_BTGK, segments_BT), None
-
-    x_BTD, experts_LBTK = embed(base, tokens_BT), None
+    if prefix is None:
+        layout = row_layout(segments_BT)
+    else:
+        layout = row_layout(segments_BT, prefix.prefixes_BT, prefix.segments_CP)
+    x_BTD, experts_LBTE = own_rows(how.mesh, embed(base, tokens_BT)), None
+    descs = describe_params(config)
     for group in config.layer_groups:
 
         def layer(x_BTD, modules, group=group):
-            *modules, replay_BTK = modules
-            x_BTD, _, experts_BTK = decoder_layer(
-                config, group, *modules, x_BTD, tables, attend, replay_BTK, mesh
-            )
-            return x_BTD, experts_BTK
+            params, pairs, replay_BTE, shared = modules
+            params = gathered(how.mesh, descs[group.name], params)
 
-        stack = (*layer_stack(base, adapter, group), replay_LBTK if group.sparse else None)
-        body = jax.checkpoint(layer) if remat else layer
-        x_BTD, experts_LBTK = jax.lax.scan(body, x_BTD, stack)
-    return rms_norm(x_BTD, base["final_norm"]["scale"], config.rms_norm_eps), experts_LBTK
+            def attend(q_BTHK, k_BTGK, v_BTGK):
+                out_BTHK = row_attention(
+                    q_BTHK, k_BTGK, v_BTGK, layout, shared, implementation=how.attention
+                )
+                return out_BTHK, None
+
+            x_BTD, _, experts_BTE = decoder_layer(
+                config, group, params, pairs, x_BTD, tables, attend, replay_BTE, how.mesh
+            )
+            return own_rows(how.mesh, x_BTD), experts_BTE
+
+        replay = replay_LBTE if group.sparse else None
+        shared = None if prefix is None else prefix.state[group.name]
+        stack = (*layer_stack(base, adapter, group), replay, shared)
+        body = rematerialised(layer, config, how.remat, tokens=tokens_BT.size)
+        x_BTD, experts_LBTE = jax.lax.scan(body, x_BTD, stack)
+    return rms_norm(x_BTD, base["final_norm"]["scale"], config.rms_norm_eps), experts_LBTE
 
 
 def unembed_fn(config: ModelConfig) -> Callable[..., jax.Array]:
@@ -126,20 +223,20 @@ def decoder_layer(
     x_BTD: jax.Array,
     tables: Tables,
     attend: Attend,
-    replay_BTK: jax.Array | None = None,
+    replay_BTE: jax.Array | None = None,
     mesh: ExpertMesh | None = None,
 ) -> tuple[jax.Array, Any, jax.Array | None]:
     """One pre-norm block: attention, then a feed-forward part, each of the group's kind.
 
     Returns the block's output [B, T, D], the state that `attend` returned, and the experts that
-    were used [B, T, K], None in a dense layer.
+    were used [B, T, E], None in a dense layer.
     """
     h_BTD = rms_norm(x_BTD, layer["input_norm"]["scale"], config.rms_norm_eps)
     out_BTD, state = self_attention(config, layer, pairs, h_BTD, tables, attend)
     x_BTD = x_BTD + out_BTD
     h_BTD = rms_norm(x_BTD, layer["post_norm"]["scale"], config.rms_norm_eps)
     if group.sparse:
-        out_BTD, experts_BTK = mixture(config.moe, layer, pairs, h_BTD, replay_BTK, mesh)
+        out_BTD, experts_BTE = mixture(config.moe, layer, pairs, h_BTD, replay_BTE, mesh)
     else:
-        out_BTD, experts_BTK = swiglu(layer, pairs, h_BTD), None
-    return x_BTD + out_BTD, state, experts_BTK
+        out_BTD, experts_BTE = swiglu(layer, pairs, h_BTD), None
+    return x_BTD + out_BTD, state, experts_BTE

@@ -19,4 +19,4 @@ def test_examples_in_docstrings(name):
 def test_every_loss_has_an_example():
     examples = doctest.DocTestFinder().find(importlib.import_module("jax_t2sql.learner.losses"))
     shown = {test.name.split(".")[-1] for test in examples if test.examples}
-    assert shown == {"cispo", "grpo", "policy_gradient", "sft"}
+    assert shown == {"cispo", "dapo", "grpo", "policy_gradient", "sft"}

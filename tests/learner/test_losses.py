@@ -3,7 +3,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jax_t2sql.learner import cispo, grpo, policy_gradient, sft
+from jax_t2sql.learner import cispo, dapo, grpo, policy_gradient, sft
+from jax_t2sql.learner.logprobs import logprobs_and_entropy
 
 RNG = np.random.default_rng(0)
 LOGPROBS_N = -RNG.uniform(0.01, 6.0, 64).astype(np.float32)
@@ -32,6 +33,53 @@ def test_grpo_drops_exactly_the_tokens_it_reports_as_clipped():
     clipped_N = loss(LOGPROBS_N, SAMPLER_N, ADVANTAGES_N)[1]["clip_fraction"]
     np.testing.assert_array_equal(gradient(loss) == 0, clipped_N == 1)
     assert 0 < clipped_N.mean() < 1
+
+
+def test_dapo_lets_ratios_rise_further_than_grpo():
+    jax.tree.map(
+        np.testing.assert_array_equal,
+        dapo()(LOGPROBS_N, SAMPLER_N, ADVANTAGES_N),
+        grpo(low=0.8, high=1.28)(LOGPROBS_N, SAMPLER_N, ADVANTAGES_N),
+    )
+
+
+def test_the_divergence_from_a_reference_adds_to_the_gradient():
+    reference_N = -RNG.uniform(0.01, 6.0, 64).astype(np.float32)
+
+    def total(logprobs_N, loss):
+        return jnp.sum(loss(logprobs_N, SAMPLER_N, ADVANTAGES_N, reference_N)[0])
+
+    without, with_kl = (jax.grad(total)(LOGPROBS_N, grpo(kl=kl)) for kl in (0.0, 0.1))
+    # d/dx of exp(r - x) - (r - x) - 1 is 1 - exp(r - x): zero where the policies agree.
+    expected_N = 0.1 * (1 - np.exp(reference_N - LOGPROBS_N))
+    np.testing.assert_allclose(with_kl - without, expected_N, rtol=1e-3, atol=1e-4)
+    metrics = grpo(kl=0.1)(LOGPROBS_N, SAMPLER_N, ADVANTAGES_N, reference_N)[1]
+    assert (metrics["reference_kl"] >= 0).all()
+    with pytest.raises(ValueError, match="needs the log-probs of a reference policy"):
+        grpo(kl=0.1)(LOGPROBS_N, SAMPLER_N, ADVANTAGES_N)
+    with pytest.raises(ValueError, match="finite kl of at least 0, got -1"):
+        grpo(kl=-1.0)
+
+
+def test_log_probs_and_entropy_equal_plain_autodiff():
+    logits_NV = jnp.asarray(RNG.normal(size=(6, 17)) * 5, jnp.float32)
+    targets_N, weights_N = jnp.arange(6), jnp.asarray(RNG.normal(size=6), jnp.float32)
+
+    def plain(logits_NV):
+        log_softmax_NV = jax.nn.log_softmax(logits_NV)
+        entropy_N = -jnp.sum(jnp.exp(log_softmax_NV) * log_softmax_NV, axis=-1)
+        return log_softmax_NV[jnp.arange(6), targets_N], entropy_N
+
+    def ours(logits_NV):
+        return logprobs_and_entropy(logits_NV, targets_N)
+
+    for got, want in zip(ours(logits_NV), plain(logits_NV), strict=True):
+        np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-6)
+    gradients = [jax.grad(lambda x, f=f: jnp.sum(f(x)[0] * weights_N))(logits_NV)
+                 for f in (ours, plain)]  # fmt: skip
+    np.testing.assert_allclose(*gradients, rtol=1e-4, atol=1e-6)
+    low = ours(logits_NV.astype(jnp.bfloat16))[0]
+    assert low.dtype == jnp.float32
 
 
 def test_truncated_policy_gradient_is_cispo_without_a_lower_bound():

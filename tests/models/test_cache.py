@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from jax_t2sql.learner import LoraSpec
-from jax_t2sql.models import attention, extend_fn, hidden_fn, init_cache
 from jax_t2sql.models import cache as cache_module
+from jax_t2sql.models import cached_attention, extend_fn, hidden_fn, init_cache
 
 SLOTS = 20
 
@@ -73,9 +73,9 @@ def test_left_padding_and_gaps_do_not_matter(model):
 
 def test_a_long_prefill_in_blocks_equals_the_whole(model, monkeypatch):
     config, params, adapter, _, full, tokens = model
-    monkeypatch.setattr(attention, "_SCORE_BUDGET", 1)
+    monkeypatch.setattr(cached_attention, "_SCORE_BUDGET", 1)
     # Three does not divide sixteen; blocks are powers of two: 2, with eight of them.
-    monkeypatch.setattr(attention, "_MIN_BLOCK", 3)
+    monkeypatch.setattr(cached_attention, "_MIN_BLOCK", 3)
     positions = np.broadcast_to(np.arange(15, dtype=np.int32), (2, 15))
     valid = np.broadcast_to(np.arange(SLOTS) < 15, (2, SLOTS))
     part, _ = jax.jit(extend_fn(config))(

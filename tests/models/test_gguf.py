@@ -9,7 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jax_t2sql.errors import UserError
-from jax_t2sql.models import load_model
+from jax_t2sql.export import ExportArgs, export
+from jax_t2sql.learner import LoraSpec, merge_lora
+from jax_t2sql.models import export_adapter, load_model
 from jax_t2sql.models.gguf_files import GGUFFile, gguf_config
 from jax_t2sql.models.gguf_tokenizer import SUPPORTED_PRE, gguf_tokenizer
 from jax_t2sql.models.naming import file_tensors, gguf_module
@@ -100,6 +102,21 @@ def test_weights_and_configuration(family, changes, make_config, make_params, tm
         # Q8_0 rounds to 1/254 of the largest in a block of 32.
         np.testing.assert_allclose(ours, expected, atol=0.006)
     assert len(model.sha256) == 64
+
+
+def test_a_file_becomes_a_directory_with_an_adapter_merged(
+    make_config, make_params, make_adapter, tmp_path
+):
+    config, spec = make_config("llama"), LoraSpec(targets=("layers/v_proj",), rank=2, alpha=4)
+    adapter = make_adapter(config, spec)
+    write_gguf(tmp_path / "model.gguf", config, make_params(config))
+    export_adapter(tmp_path / "adapter", config, adapter, spec)
+    files = {"model": tmp_path / "model.gguf", "adapter": tmp_path / "adapter"}
+    assert export(ExportArgs(**files, out=tmp_path / "out")) == config.num_layers
+    base, merged = load_model(tmp_path / "model.gguf"), load_model(tmp_path / "out")
+    assert merged.config == base.config
+    want = merge_lora(base.params, adapter)
+    jax.tree.map(lambda x, y: np.testing.assert_allclose(x, y, atol=1e-6), merged.params, want)
 
 
 @pytest.mark.parametrize("kind", sorted(gguf.quants._type_traits, key=lambda t: t.name))
