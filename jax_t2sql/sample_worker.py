@@ -41,7 +41,8 @@ class Worker:
       run: prompts, questions and SQL pool.
       groups: groups to have under way at once.
       cache: folder for adapters that are fetched from a bucket; the server must see it.
-      poll_seconds, beat_seconds: between looks at the log, and between heartbeats.
+      poll_seconds, beat_seconds: between looks at the log, and between heartbeats. A look that
+        finds nothing new doubles the pause, up to `idle_seconds`.
       say_every: seconds between two lines that say why nothing is done.
       retry_seconds: until an adapter that the server refused is tried again.
       say: shows the user one line.
@@ -53,8 +54,9 @@ class Worker:
     host: AdapterHost
     groups: int
     cache: Path
-    poll_seconds: float = 0.3
-    beat_seconds: float = 2.0
+    poll_seconds: float = 0.1
+    idle_seconds: float = 1.5
+    beat_seconds: float = 5.0
     say_every: float = 30.0
     retry_seconds: float = 2.0
     say: Callable[[str], None] = print
@@ -81,11 +83,17 @@ class Worker:
           UserError: the learner refused several groups of this sampler.
         """
         beats = asyncio.create_task(self._beat())
+        pause = self.poll_seconds
         try:
-            while not self.stop.is_set() and not await self._look():
+            while not self.stop.is_set():
+                before = (self.bus.log.head, self.delivered)
+                if await self._look():
+                    break
                 if beats.done():
                     beats.result()  # raises why
-                await self._pause(self.poll_seconds)
+                quiet = before == (self.bus.log.head, self.delivered)
+                pause = min(pause * 2, self.idle_seconds) if quiet else self.poll_seconds
+                await self._pause(pause)
         finally:
             beats.cancel()
             await self._leave()

@@ -105,17 +105,6 @@ class VllmClient:
             version=version,
         )
 
-    async def score(self, ids: Sequence[int], *, adapter: str) -> list[float]:
-        """Log-prob of each id but the first, given those before it; raises as `sample` does."""
-        data = await self._complete(
-            adapter, prompt=list(ids), max_tokens=1, temperature=1.0, seed=0, prompt_logprobs=0
-        )
-        try:
-            found = data["prompt_logprobs"][1:]
-            return [float(at[str(i)]["logprob"]) for at, i in zip(found, ids[1:], strict=True)]
-        except (KeyError, TypeError, ValueError, IndexError) as error:
-            raise Refused(f"no log-probs of the prompt in the answer ({error!r})") from error
-
     async def top_logprob(self, ids: Sequence[int], *, adapter: str, temperature: float) -> float:
         """The greatest log-prob of the token after `ids`, as reported at a temperature."""
         data = await self._complete(

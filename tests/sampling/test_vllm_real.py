@@ -236,12 +236,3 @@ def test_a_request_that_is_too_long_is_refused_at_once(url, fleet):
             await client.sample(request(fleet, max_tokens=1000), adapter="base", version=0)
 
     run(url, fleet, act)
-
-
-def test_scores_of_a_prompt_are_ours(url, fleet):
-    async def act(client):
-        return await client.score(canary(fleet), adapter="base")
-
-    ids = canary(fleet)
-    ours = our_logprobs(fleet, None, ids[:1], ids[1:])
-    np.testing.assert_allclose(run(url, fleet, act), ours, atol=1e-4)
