@@ -21,6 +21,7 @@ from typing import Any
 
 from jax_t2sql.assembly import Run
 from jax_t2sql.bus import AdapterRef, BadObject, Batch, End, SamplerBus, Task, fetch_adapter
+from jax_t2sql.bus.contract import idle_pause
 from jax_t2sql.errors import UserError
 from jax_t2sql.groups import bus_rollout
 from jax_t2sql.rollouts import grade_episodes
@@ -42,7 +43,7 @@ class Worker:
       groups: groups to have under way at once.
       cache: folder for adapters that are fetched from a bucket; the server must see it.
       poll_seconds, beat_seconds: between looks at the log, and between heartbeats. A look that
-        finds nothing new doubles the pause, up to `idle_seconds`.
+        finds nothing new doubles the pause, up to what `idle_pause` says.
       say_every: seconds between two lines that say why nothing is done.
       retry_seconds: until an adapter that the server refused is tried again.
       say: shows the user one line.
@@ -55,7 +56,6 @@ class Worker:
     groups: int
     cache: Path
     poll_seconds: float = 0.1
-    idle_seconds: float = 1.5
     beat_seconds: float = 5.0
     say_every: float = 30.0
     retry_seconds: float = 2.0
@@ -83,7 +83,8 @@ class Worker:
           UserError: the learner refused several groups of this sampler.
         """
         beats = asyncio.create_task(self._beat())
-        pause = self.poll_seconds
+        bounds = self.bus.state.start.bounds
+        pause, longest = self.poll_seconds, idle_pause(bounds, groups_in_flight=self.groups)
         try:
             while not self.stop.is_set():
                 before = (self.bus.log.head, self.delivered)
@@ -92,7 +93,7 @@ class Worker:
                 if beats.done():
                     beats.result()  # raises why
                 quiet = before == (self.bus.log.head, self.delivered)
-                pause = min(pause * 2, self.idle_seconds) if quiet else self.poll_seconds
+                pause = min(pause * 2, longest) if quiet else self.poll_seconds
                 await self._pause(pause)
         finally:
             beats.cancel()

@@ -7,7 +7,7 @@ what a group costs in operations of the object store (a listing counts one for e
 
 The samplers and the learner are the real `SamplerBus` and `LearnerBus`; only time, rollouts and
 training are made up. A worker has `IN_FLIGHT` groups under way, looks at the log when it has room
-for more, and tries again after `LOOK` to `2 * LOOK` seconds if there was none.
+for more, and again after a pause of the real length (`idle_pause`) if there was none.
 """
 
 import heapq
@@ -28,12 +28,13 @@ from jax_t2sql.bus import (
     start_or_takeover,
 )
 from jax_t2sql.bus.audit import audit
+from jax_t2sql.bus.contract import idle_pause
 
 CONTRACT = Contract(
     config="c", code="d", base_model="m", tokenizer="t", prompt="p", grader="g", data="x"
 )
 LEARNER_LOOK = 2.0
-LOOK, BEAT, SIGMA, ZERO_SHARE = 1.5, 30.0, 1.0, 0.3
+BEAT, SIGMA, ZERO_SHARE = 30.0, 1.0, 0.3
 
 
 class Counted:
@@ -90,6 +91,7 @@ def simulate(*, workers, in_flight, batch, k, steps, train_seconds, synchronous=
     bus.publish()
     samplers = [SamplerBus(store, sampler=f"w{n}", contract=CONTRACT) for n in range(workers)]
     room = [in_flight] * workers
+    pause = idle_pause(bounds, groups_in_flight=in_flight)
     events, order = [], itertools.count()
 
     def at(when, what, *arguments):
@@ -104,7 +106,7 @@ def simulate(*, workers, in_flight, batch, k, steps, train_seconds, synchronous=
             length = rng.lognormvariate(4.0, SIGMA)
             at(now + length, "done", n, task, samplers[n].version, max(2, int(length)))
         if room[n]:
-            at(now + LOOK * rng.uniform(1, 2), "look", n)
+            at(now + pause * rng.uniform(0.5, 1.5), "look", n)
 
     def done(now, n, task, version, length):
         group = samplers[n].make_group(task, [rollout(version, length)])
@@ -122,7 +124,7 @@ def simulate(*, workers, in_flight, batch, k, steps, train_seconds, synchronous=
         at(now + BEAT, "expire")
 
     for n in range(workers):
-        at(rng.uniform(0, LOOK), "look", n)
+        at(rng.uniform(0, pause), "look", n)
         at(rng.uniform(0, BEAT), "beat", n)
     at(BEAT, "expire")
     acts = {"look": look, "done": done, "beat": beat, "expire": expire}
@@ -182,7 +184,7 @@ def report(name, result):
     print(
         f"{name}: {trained / now:.2f} groups/s, learner idle {idle / now:.0%}, stale "
         f"{stale / max(decided, 1):.1%} of {decided}, used/all length {ratio:.2f}, "
-        f"audit {'sound' if audit(store).sound else 'FAULTS'}"
+        f"audit {'sound' if audit(store.inner).sound else 'FAULTS'}"
     )
     return trained / now
 
