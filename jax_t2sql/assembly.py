@@ -4,22 +4,25 @@ Every fault of the input that can be found before the first step is found here.
 """
 
 import dataclasses
-import hashlib
 import json
 import os
 import shutil
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
+from data_pipelines.mixture import merge, parse_mixture
+from data_pipelines.splits import split_by_hash
 from jax_t2sql.config import DataConfig, PromptConfig, TrainConfig
+from jax_t2sql.datasets import heldout_split, open_data
 from jax_t2sql.errors import UserError
 from jax_t2sql.grading import GradingPool, check_golds
 from jax_t2sql.models import LoadedModel, ModelConfig, init_params, load_model, save_hf
 from jax_t2sql.models.tiny import tiny_config, train_tokenizer
 from jax_t2sql.rollouts import PromptBuilder, check_prompts
 from jax_t2sql.sql import Limits
-from jax_t2sql.text2sql import EpisodeConfig, Problem, load_problems
+from jax_t2sql.text2sql import EpisodeConfig, Problem, PromptOptions, load_problems
+from jax_t2sql.text2sql.tool_formats import tool_format_of
 
 # Of which 256 are the bytes, which leaves room for every word and most values of the world.
 _TINY_VOCAB = 700
@@ -36,6 +39,7 @@ class Questions:
         questions have no templates.
       excluded: (question, reason) of those set aside.
       doubts: (question, reason) of those kept although part of the gold's answer is chance.
+      shares: parts of the draws of sources that are mixed in.
     """
 
     train: list[Problem]
@@ -46,6 +50,7 @@ class Questions:
     unseen: frozenset[str] | None = None
     excluded: tuple[tuple[Problem, str], ...] = ()
     doubts: tuple[tuple[Problem, str], ...] = ()
+    shares: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -145,11 +150,19 @@ def episode_config(
             f"{options}max-tokens is {prompt.max_tokens}, which leaves no room for a prompt in a"
             f" context of {context} tokens; lower it"
         )
+    named = prompt.tool_format
+    taught = tool_format_of(model.tokenizer.chat_template).name
     return EpisodeConfig(
         style=prompt.style,
         max_turns=prompt.max_turns,
         max_tokens_per_turn=prompt.max_tokens,
         max_context=context,
+        options=PromptOptions(
+            evidence=prompt.evidence,
+            tool_format=taught if named == "auto" else named,
+            worked_example=prompt.worked_example,
+            reasoning_effort=prompt.reasoning_effort,
+        ),
     )
 
 
@@ -170,23 +183,45 @@ def load_questions(
     *,
     pool: GradingPool,
     need_warmup: bool,
+    links: Path,
     say: Callable[[str], None] = lambda text: None,
 ) -> Questions:
-    """Reads question files, runs every gold query once, and sets aside what cannot be learned from.
+    """Reads questions, runs every gold query once, and sets aside what cannot be learned from.
+
+    Args:
+      data: resolved.
+      pool: runs the golds.
+      need_warmup: whether there is a supervised warm-up.
+      links: folder for links to the databases of a mixture.
+      say: is told what is set aside.
 
     Raises:
       UserError: a file or database is missing or broken, or nothing usable is left.
     """
-    databases = Path(data.databases)
-    heldout_databases = Path(data.eval_databases or data.databases)
-    train = load_problems(data.train)
-    if data.eval is None:
-        train, heldout = split_by_hash(train, data.eval_share)
+    opened = open_data(data.train, data.databases)
+    train, databases = list(opened.problems), opened.databases
+    published = heldout_split(data.train)
+    if data.eval is not None:
+        split = heldout_split(data.eval) or "val"
+        held = open_data(data.eval, data.eval_databases or data.databases, split=split)
+        heldout, heldout_databases = list(held.problems), held.databases
+    elif published is not None and "@" not in Path(data.train).name:
+        held = open_data(f"{data.train}@{published}", data.eval_databases or data.databases)
+        heldout, heldout_databases = list(held.problems), held.databases
     else:
-        heldout = load_problems(data.eval)
+        train, heldout = split_by_hash(train, data.eval_share)
+        heldout_databases = databases
+    shares: dict[str, float] = {}
+    if data.mix:
+        parts = [(opened.name or "data", train, databases)]
+        for ingredient in parse_mixture(data.mix):
+            part = open_data(ingredient.spec, None)
+            parts.append((part.name, part.problems, part.databases))
+            shares[part.name] = ingredient.share
+        train, databases = merge(parts, links)
     warmup = []
     if need_warmup:
-        warmup = load_problems(data.warmup) if data.warmup else train
+        warmup = list(open_data(data.warmup, databases).problems) if data.warmup else train
 
     excluded: list[tuple[Problem, str]] = []
     doubts: list[tuple[Problem, str]] = []
@@ -235,23 +270,7 @@ def load_questions(
         unseen=_unseen_ids(data.eval),
         excluded=tuple(excluded),
         doubts=tuple(doubts),
-    )
-
-
-def split_by_hash(problems: Sequence[Problem], share: float) -> tuple[list[Problem], list[Problem]]:
-    """(train, held out): a fixed split that does not depend on the order of the file.
-
-    All questions of one database with the same gold SQL fall on the same side.
-    """
-
-    def is_heldout(problem: Problem) -> bool:
-        text = f"{problem.db_id}\0{' '.join(problem.gold_sql.lower().split())}"
-        return int(hashlib.sha256(text.encode()).hexdigest()[:8], 16) < share * 2**32
-
-    held = [is_heldout(problem) for problem in problems]
-    return (
-        [p for p, h in zip(problems, held, strict=True) if not h],
-        [p for p, h in zip(problems, held, strict=True) if h],
+        shares=shares,
     )
 
 

@@ -25,12 +25,15 @@ class DataConfig:
     """Questions and databases."""
 
     train: Annotated[str | None, tyro.conf.arg(aliases=("--data",))] = None
-    """Question file (JSONL or JSON array; our, BIRD's or Spider's field names). None: the built-in
-    world, made on the spot."""
+    """Question file (JSONL or JSON array; our, BIRD's or Spider's field names), or a dataset:
+    tfds:NAME, tfds:FOLDER/NAME:VERSION@SPLIT. None: the built-in world, made on the spot."""
+    mix: tuple[str, ...] = ()
+    """More datasets to train on, each with its share of the draws: tfds:mine=0.3."""
     databases: Annotated[str | None, tyro.conf.arg(aliases=("--databases",))] = None
-    """Folder with <id>/<id>.sqlite or <id>.sqlite, or one SQLite file."""
+    """Folder with <id>/<id>.sqlite or <id>.sqlite, or one SQLite file. A dataset knows its own."""
     eval: str | None = None
-    """Held-out question file. None: `eval_share` of `train`, chosen by hash."""
+    """Held-out question file or dataset. None: the held-out split of a dataset that has one, else
+    `eval_share` of `train`, chosen by hash."""
     eval_databases: str | None = None
     """Databases of `eval`; None: the same as `databases`."""
     eval_share: float = 0.15
@@ -55,6 +58,18 @@ class PromptConfig:
     """Tokens sampled a turn. None: 64 for question, 512 for tools, else 256."""
     max_context: int | None = None
     """Tokens of a whole episode. None: what the model allows, at most 4,096."""
+    schema_tokens: int | None = None
+    """Most tokens of a schema; beyond, the columns least like the question are left out. None: what
+    the context leaves."""
+    evidence: Literal["plain", "structured"] = "plain"
+    """structured: external knowledge in numbered pieces, and for each a requirement and a
+    verification line in the model's messages."""
+    tool_format: Literal["auto", "hermes", "qwen3_coder", "llama", "kimi", "deepseek"] = "auto"
+    """How tool calls are written. auto: as the model's chat template does."""
+    worked_example: bool = True
+    """Show one solved question (tools)."""
+    reasoning_effort: Literal["low", "medium", "high"] | None = None
+    """Say in the prompt how much to think. None: nothing is said."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -278,13 +293,13 @@ def resolve(config: TrainConfig) -> TrainConfig:
             else f"--model {config.model} needs --data (a question file) and --databases"
         )
     data = config.data
-    if tiny and any((data.databases, data.eval, data.eval_databases, data.warmup)):
+    if tiny and any((data.databases, data.eval, data.eval_databases, data.warmup, data.mix)):
         raise UserError(
             "the tiny model learns the built-in world only: --databases, --data.eval,"
-            " --data.eval-databases and --data.warmup need --model and --data"
+            " --data.eval-databases, --data.warmup and --data.mix need --model and --data"
         )
-    if not tiny and config.data.databases is None:
-        raise UserError(f"--data {config.data.train} needs --databases, a folder of SQLite files")
+    if not tiny and data.databases is None and not data.train.startswith("tfds:"):
+        raise UserError(f"--data {data.train} needs --databases, a folder of SQLite files")
 
     style = config.prompt.style or ("question" if tiny else "direct")
     kind = config.adapter.kind or ("full" if tiny else "lora")
@@ -343,6 +358,7 @@ def _check(config: TrainConfig) -> None:
         ("grading.max_rows", config.grading.max_rows, 1, None),
         ("grading.max_bytes", config.grading.max_bytes, 1, None),
         ("prompt.max_context", config.prompt.max_context, 2, None),
+        ("prompt.schema_tokens", config.prompt.schema_tokens, 1, None),
         ("learner.row_length", config.learner.row_length, 2, None),
         ("learner.rows", config.learner.rows, 1, None),
         ("sampler.rows", config.sampler.rows, 1, None),

@@ -33,10 +33,11 @@ class EvalArgs:
 
     policy: str
     """local:MODEL or local:MODEL+ADAPTER."""
-    data: Path
-    """Question file (JSONL or JSON array; our, BIRD's or Spider's field names)."""
-    databases: Path
-    """Folder with <id>/<id>.sqlite or <id>.sqlite, or one SQLite file."""
+    data: str
+    """Question file (JSONL or JSON array; our, BIRD's or Spider's field names), or a dataset:
+    tfds:NAME, tfds:FOLDER/NAME:VERSION@SPLIT; its held-out split if none is named."""
+    databases: Path | None = None
+    """Folder with <id>/<id>.sqlite or <id>.sqlite, or one SQLite file. A dataset knows its own."""
     out: Path = Path("runs/eval")
     """Folder for verdicts.jsonl and score.json; an earlier score there is replaced."""
     questions: int | None = None
@@ -49,6 +50,16 @@ class EvalArgs:
     """Tokens sampled a turn."""
     max_context: int | None = None
     """Tokens of a whole episode; the model's limit, at most 8,192, if not given."""
+    schema_tokens: int | None = None
+    """Most tokens of a schema: see --prompt.schema-tokens of jax_t2sql.train, as for the next."""
+    evidence: Literal["plain", "structured"] = "plain"
+    """How external knowledge is put, and what is asked about it."""
+    tool_format: Literal["auto", "hermes", "qwen3_coder", "llama", "kimi", "deepseek"] = "auto"
+    """How tool calls are written (tools)."""
+    worked_example: bool = True
+    """Show one solved question (tools)."""
+    reasoning_effort: Literal["low", "medium", "high"] | None = None
+    """Say in the prompt how much to think."""
     temperature: float = 0.0
     """0 is greedy."""
     seed: int = 0
@@ -116,6 +127,7 @@ def evaluate_file(args: EvalArgs) -> dict:
     """
     from jax_t2sql.assembly import enable_compilation_cache, episode_config
     from jax_t2sql.config import PromptConfig
+    from jax_t2sql.datasets import heldout_split, open_data
     from jax_t2sql.evaluation import Answer, evaluate, score, score_by
     from jax_t2sql.grading import GradingPool, check_golds
     from jax_t2sql.models import check_model, load_adapter, load_model
@@ -125,24 +137,25 @@ def evaluate_file(args: EvalArgs) -> dict:
     from jax_t2sql.sampling.chat import ChatCodec
     from jax_t2sql.sampling.engine import Engine
     from jax_t2sql.sql import Limits
-    from jax_t2sql.text2sql import load_problems
 
     _check(args)
+    split = heldout_split(args.data) or "train"
     model_name, adapter_name = split_policy(args.policy)
     check_all(
         [
             lambda: check_model(model_name),
-            lambda: check_folder(args.databases),
-            lambda: check_questions(args.data, args.databases),
-            lambda: _make_folder(args.out, args.data),
+            *([lambda: check_folder(args.databases)] if args.databases else []),
+            lambda: check_questions(args.data, args.databases, split=split),
+            lambda: _make_folder(args.out, Path(args.data)),
         ]
     )
-    problems = _chosen(load_problems(args.data), args)
+    data = open_data(args.data, args.databases, split=split)
+    problems = _chosen(list(data.problems), args)
     enable_compilation_cache()
     started = time.monotonic()
     limits = Limits(seconds=args.seconds)
     with GradingPool(args.workers, limits=limits, gold_folder=args.gold_folder) as pool:
-        report = check_golds(problems, args.databases, pool)
+        report = check_golds(problems, data.databases, pool)
         usable = {id(p) for p in (*report.kept, *report.empty)}
         problems = [problem for problem in problems if id(problem) in usable]
         for problem, reason in report.quarantined[:5]:
@@ -150,7 +163,7 @@ def evaluate_file(args: EvalArgs) -> dict:
         if len(report.quarantined) > 5:
             print(f"… and {len(report.quarantined) - 5} more left out", file=sys.stderr)
         if not problems:
-            raise UserError(f"no gold query of {args.data} runs on {args.databases}")
+            raise UserError(f"no gold query of {args.data} runs on {data.databases}")
 
         model = load_model(model_name, dtype=args.dtype)
         adapter = load_adapter(Path(adapter_name), model.config) if adapter_name else None
@@ -160,9 +173,13 @@ def evaluate_file(args: EvalArgs) -> dict:
             max_turns=args.max_turns,
             max_tokens=args.max_tokens,
             max_context=args.max_context,
+            evidence=args.evidence,
+            tool_format=args.tool_format,
+            worked_example=args.worked_example,
+            reasoning_effort=args.reasoning_effort,
         )
         episode = episode_config(prompt, model, default_context=8192, options="--")
-        prompts = PromptBuilder(args.databases, codec, episode)
+        prompts = PromptBuilder(data.databases, codec, episode, schema_tokens=args.schema_tokens)
         engine = Engine(
             model.config,
             model.params,
@@ -204,6 +221,7 @@ def evaluate_file(args: EvalArgs) -> dict:
         "quarantined": len(report.quarantined),
         "empty_gold": len(report.empty),
         "prompt_too_long": outcomes.count("prompt_too_long"),
+        "schema_cut": len(prompts.cut_schemas),
         "verdicts": {name: outcomes.count(name) for name in sorted(set(outcomes))},
         "by_difficulty": _as_dict(score_by(answers, lambda p: p.difficulty)),
         "by_database": _as_dict(score_by(answers, lambda p: p.db_id)),
@@ -211,13 +229,17 @@ def evaluate_file(args: EvalArgs) -> dict:
         "model_sha256": model.sha256,
         "grader": f"jax_t2sql {__version__}, {args.grading or 'mode of each question'},"
         f" {args.seconds:g} s",
-        "data_sha256": hashlib.sha256(args.data.read_bytes()).hexdigest(),
+        "data_sha256": data.sha256,
         "prompt_sha256": hashlib.sha256(
             json.dumps([prompts.ids(problem) for problem in problems]).encode()
         ).hexdigest(),
         "decoding": {
             "style": args.style,
             "max_turns": args.max_turns,
+            "evidence": args.evidence,
+            "tool_format": episode.options.tool_format,
+            "worked_example": args.worked_example,
+            "reasoning_effort": args.reasoning_effort,
             "temperature": args.temperature,
             "max_tokens": args.max_tokens,
             "max_context": episode.max_context,
@@ -246,6 +268,7 @@ def _check(args: EvalArgs) -> None:
         "max_turns": 1,
         "max_tokens": 1,
         "max_context": 2,
+        "schema_tokens": 1,
         "temperature": 0,
         "rows": 1,
         "workers": 1,
@@ -303,7 +326,7 @@ def _print_table(result: dict, out: Path) -> None:
     console = Console(markup=False)  # names come from the user's files
     console.print(table)
     console.print(f"{result['executed']:.0%} of answers parse and execute")
-    for name in ("quarantined", "empty_gold", "prompt_too_long"):
+    for name in ("quarantined", "empty_gold", "prompt_too_long", "schema_cut"):
         if result[name]:
             console.print(f"{name.replace('_', ' ')}: {result[name]}")
     console.print(f"verdicts in {out / 'verdicts.jsonl'}, figures in {out / 'score.json'}")

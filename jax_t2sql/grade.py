@@ -22,7 +22,6 @@ import contextlib
 import functools
 import hashlib
 import json
-import os
 import sqlite3
 import sys
 import time
@@ -43,6 +42,7 @@ from jax_t2sql.progress import Progress
 from jax_t2sql.sql import Limits, Mode, parse_mode, resolve_database
 from jax_t2sql.tally import Tally, print_tally
 from jax_t2sql.verdicts import grade_pairs
+from jax_t2sql.whole_file import whole_file
 
 EXIT_INFRASTRUCTURE = 3
 # Between two lines of progress: a terminal draws over the last one, a log file keeps them all.
@@ -67,8 +67,8 @@ class GradeArgs:
     gold_folder: Path | None = None
     """Keep the results of gold queries in this folder, for later runs too."""
     out: Path | None = None
-    """File for the verdicts, replaced only when all are there; else they go to standard output and
-    the summary to standard error."""
+    """File for the verdicts, replaced only when all are there (until then FILE.part grows); else
+    they go to standard output and the summary to standard error."""
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -158,43 +158,18 @@ def _resolve(databases: Path, db_id: str) -> Path | UserError:
         return error
 
 
-@contextlib.contextmanager
-def _output(out: Path | None) -> Iterator[TextIO]:
-    """The stream for the verdicts; a regular file gets its name only at the end."""
-    if out is None:
-        yield sys.stdout
-        return
-    out = Path(os.path.realpath(out))  # a link stays one
-    if out.exists() and not out.is_file():  # a device or a pipe has no contents to replace
-        with _open(out, out) as file:
-            yield file
-        return
-    # Of this process alone: two runs with one --out must not write into each other's file.
-    part = out.with_name(f"{out.name}.{os.getpid()}.part")
-    with _open(part, out) as file:
-        try:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-            os.replace(part, out)
-        except BaseException:
-            part.unlink(missing_ok=True)
-            raise
+def _output(out: Path | None) -> contextlib.AbstractContextManager[TextIO]:
+    """The stream for the verdicts."""
+    if out is not None:
+        return whole_file(out)
+    if sys.stdout is None:
+        raise UserError("standard output is closed; open it, or name a file with --out")
+    return contextlib.nullcontext(sys.stdout)
 
 
-def _open(path: Path, out: Path) -> TextIO:
+def _is_terminal(stream: TextIO | None) -> bool:
     try:
-        return open(path, "w", encoding="utf-8")
-    except OSError as error:
-        raise UserError(
-            f"--out {out} cannot be written ({error.strerror}); name a file in a folder"
-            " that is there and may be written to"
-        ) from None
-
-
-def _is_terminal(stream: TextIO) -> bool:
-    try:
-        return stream.isatty()
+        return stream is not None and stream.isatty()
     except ValueError:  # closed
         return False
 

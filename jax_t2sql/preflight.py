@@ -3,12 +3,13 @@
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from data_pipelines.mixture import parse_mixture
 from jax_t2sql.config import TrainConfig
+from jax_t2sql.datasets import heldout_split, open_data
 from jax_t2sql.errors import UserError
 from jax_t2sql.models import check_model
 from jax_t2sql.rundir import check_workdir
 from jax_t2sql.sql import resolve_database
-from jax_t2sql.text2sql import load_problems
 
 
 def check_all(checks: Sequence[Callable[[], object]]) -> None:
@@ -30,22 +31,30 @@ def check_all(checks: Sequence[Callable[[], object]]) -> None:
         raise UserError("\n".join([f"{len(faults)} faults of the input:", *lines]))
 
 
-def check_questions(questions: str | Path, databases: str | Path) -> None:
-    """Checks that a question file can be read and, in a folder, that one of its databases is there.
+def check_questions(
+    questions: str | Path, databases: str | Path | None, *, split: str = "train"
+) -> None:
+    """Checks that questions can be read and, in a folder, that one of their databases is there.
 
     Some missing databases only set their questions aside; with none the folder is wrong.
 
+    Args:
+      questions: a file, or a dataset.
+      databases: their folder; a dataset knows its own.
+      split: of a dataset that names none.
+
     Raises:
-      UserError: see `load_problems` and `resolve_database`.
+      UserError: see `open_data` and `resolve_database`.
     """
+    data = open_data(str(questions), databases, split=split)
     first = None
-    for db_id in dict.fromkeys(problem.db_id for problem in load_problems(questions)):
+    for db_id in dict.fromkeys(problem.db_id for problem in data.problems):
         try:
-            resolve_database(databases, db_id)
+            resolve_database(data.databases, db_id)
             return
         except UserError as error:
             first = first or error
-    if first and Path(databases).exists():  # else that is the fault: see `check_folder`
+    if first and data.databases.exists():  # else that is the fault: see `check_folder`
         raise first
 
 
@@ -69,10 +78,17 @@ def check_training(config: TrainConfig, workdir: Path) -> None:
             data.train: data.databases,
             data.eval: data.eval_databases or data.databases,
             data.warmup: data.databases,
+            **{ingredient.spec: None for ingredient in parse_mixture(data.mix)},
         }
-        for folder in dict.fromkeys(folders[path] for path in folders if path is not None):
+        named = dict.fromkeys(folder for folder in folders.values() if folder is not None)
+        for folder in named:
             checks.append(lambda folder=folder: check_folder(folder))
         for path, folder in folders.items():
             if path is not None:
-                checks.append(lambda path=path, folder=folder: check_questions(path, folder))
+                split = (heldout_split(path) or "val") if path == data.eval else "train"
+                checks.append(
+                    lambda path=path, folder=folder, split=split: check_questions(
+                        path, folder, split=split
+                    )
+                )
     check_all(checks)

@@ -4,8 +4,9 @@ import contextlib
 import errno
 import os
 import select
+import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import NoReturn, TextIO
 
 from jax_t2sql.errors import UserError
@@ -19,6 +20,8 @@ _DISK_FAULTS = (
 EXIT_USER_ERROR = 2
 EXIT_INTERRUPTED = 130  # 128 + SIGINT, as shells report it
 EXIT_BROKEN_PIPE = 141  # 128 + SIGPIPE, likewise
+# How a scheduler, and a terminal that is closed, tell a program to end.
+_ENDING_SIGNALS = (signal.SIGTERM, signal.SIGHUP)
 
 
 def run_program(
@@ -29,20 +32,27 @@ def run_program(
     """Runs a program's ``main`` and exits with its status (None counts as 0).
 
     - ``UserError``: its one message on standard error, no traceback, status 2.
-    - Ctrl-C: the line ``interrupted``, status 130.
+    - Ctrl-C: the line ``interrupted``, status 130. SIGTERM and SIGHUP likewise, statuses 143 and
+      129; a second one ends the program at once.
     - Standard output closed by its reader (``report DIR | head``): silence, status 141.
     - Anything else is a fault of ours and propagates with its traceback.
     """
+    _open_standard_descriptors()
     try:
-        status = main_fn()
-        # Here rather than at interpreter exit, where a closed pipe can no longer be handled.
-        sys.stdout.flush()
+        with _ending_signals_raised():
+            status = main_fn()
+            # Here rather than at interpreter exit, where a closed pipe can no longer be handled.
+            if sys.stdout is not None:
+                sys.stdout.flush()
     except UserError as error:
         _say(f"error: {error}")
         status = EXIT_USER_ERROR
     except KeyboardInterrupt:
         _say(interrupted)
         status = EXIT_INTERRUPTED
+    except _Ended as ended:
+        _say(interrupted)
+        status = 128 + ended.signal
     except BrokenPipeError:
         closed = [stream for stream in (sys.stdout, sys.stderr) if _reader_gone(stream)]
         if not closed:  # some other pipe, say a worker's: a fault that must be seen
@@ -66,6 +76,44 @@ def raise_disk_fault(error: OSError, place: object, then: str) -> None:
             f"cannot use {error.filename or place}: {error.strerror}. Make room or mend the rights,"
             f" then run the same command: {then}"
         ) from error
+
+
+def _open_standard_descriptors() -> None:
+    """Lest a file opened later gets the number of a closed one, and whatever others write there."""
+    for descriptor in range(3):
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # takes the lowest free number
+    if sys.stderr is None:  # which print() would take for standard output
+        sys.stderr = open(os.devnull, "w")  # noqa: SIM115  (for as long as the program runs)
+
+
+class _Ended(BaseException):
+    """A signal has told the program to end."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.signal = number
+
+
+@contextlib.contextmanager
+def _ending_signals_raised() -> Iterator[None]:
+    """Turns them into an exception, so that what is open is closed and half a file removed."""
+
+    def end(number: int, frame: object) -> NoReturn:
+        signal.signal(number, signal.SIG_DFL)
+        raise _Ended(number)
+
+    # One that is ignored (nohup) stays so, and one that something else handles is its own.
+    handled = [s for s in _ENDING_SIGNALS if signal.getsignal(s) is signal.SIG_DFL]
+    for number in handled:
+        signal.signal(number, end)
+    try:
+        yield
+    finally:
+        for number in handled:
+            signal.signal(number, signal.SIG_DFL)
 
 
 def _say(message: str) -> None:

@@ -108,7 +108,8 @@ def train(loop: Loop) -> None:
     """
     config = loop.run.config
     problems = {problem.question_id: problem for problem in loop.run.questions.train}
-    stream = QuestionStream(loop.run.questions.train, seed=config.seed)
+    questions = loop.run.questions
+    stream = QuestionStream(questions.train, seed=config.seed, shares=questions.shares)
     if (cursor := loop.learner_bus.state.cursor) is not None:
         stream.restore(cursor)
     barren = skipped = 0

@@ -25,52 +25,104 @@ from jax_t2sql.text2sql import (
     build_messages,
     start,
 )
-from jax_t2sql.text2sql.prompts import prompt_schema
+from jax_t2sql.text2sql.prompts import prompt_doc
+from jax_t2sql.text2sql.schema_budget import fit_schema
+from jax_t2sql.text2sql.schema_doc import SchemaDoc
+from jax_t2sql.text2sql.schema_text import print_schema
 
 
 class PromptBuilder:
     """Prompts as token ids; schemas are read once a database, prompts made once a question.
 
+    A schema that leaves no room for an answer, or is over its own limit, loses the columns that
+    matter least for the question.
+
     Args:
       databases: folder of databases, or one file.
       codec: turns messages into ids.
       episode: style and bounds.
+      schema_tokens: most tokens of a schema; None: what the context leaves.
     """
 
-    def __init__(self, databases: Path, codec: Codec, episode: EpisodeConfig):
+    def __init__(
+        self,
+        databases: Path,
+        codec: Codec,
+        episode: EpisodeConfig,
+        *,
+        schema_tokens: int | None = None,
+    ):
         self.databases, self.codec, self.episode = databases, codec, episode
-        self._schemas: dict[str, str | None] = {}
+        self._schema_tokens = schema_tokens
+        self._docs: dict[str, SchemaDoc | None] = {}
         self._ids: dict[Problem, tuple[int, ...]] = {}
+        self._cut: dict[Problem, str] = {}
 
     def path(self, problem: Problem) -> Path:
         """The problem's database. Raises UserError if there is none."""
         return resolve_database(self.databases, problem.db_id)
 
+    @property
+    def room(self) -> int:
+        """Most tokens of a prompt."""
+        return self.episode.max_context - self.episode.max_tokens_per_turn
+
+    @property
+    def cut_schemas(self) -> list[tuple[Problem, str]]:
+        """Questions so far whose schema is not shown whole, with how much of it is."""
+        return list(self._cut.items())
+
     def ids(self, problem: Problem) -> tuple[int, ...]:
         """Token ids of the problem's prompt."""
         if problem not in self._ids:
-            if problem.db_id not in self._schemas:
-                self._schemas[problem.db_id] = prompt_schema(
-                    self.path(problem), style=self.episode.style
-                )
-            messages = build_messages(
-                problem,
-                self._schemas[problem.db_id],
-                style=self.episode.style,
-                max_turns=self.episode.max_turns,
-            )
-            self._ids[problem] = self.codec.encode_prompt(messages)
+            if problem.db_id not in self._docs:
+                self._docs[problem.db_id] = prompt_doc(self.path(problem), style=self.episode.style)
+            self._ids[problem] = self._encode_fitting(problem, self._docs[problem.db_id])
         return self._ids[problem]
+
+    def _encode(self, problem: Problem, schema: str | None) -> tuple[int, ...]:
+        messages = build_messages(
+            problem,
+            schema,
+            style=self.episode.style,
+            max_turns=self.episode.max_turns,
+            options=self.episode.options,
+        )
+        return self.codec.encode_prompt(messages)
+
+    def _encode_fitting(self, problem: Problem, doc: SchemaDoc | None) -> tuple[int, ...]:
+        if doc is None:
+            return self._encode(problem, None)
+        whole = print_schema(doc)
+        ids, shown = self._encode(problem, whole), None
+        if len(ids) <= self.room and self._schema_tokens is None:
+            return ids
+        budget = self._count(whole) - max(0, len(ids) - self.room)
+        # Twice, since the words at the seams may be split into other tokens than were counted.
+        for _ in range(2):
+            budget = min(budget, self._schema_tokens or budget)
+            about = f"{problem.question} {problem.evidence}"
+            shown = fit_schema(doc, budget=budget, count=self._count, about=about)
+            ids = self._encode(problem, shown.text)
+            if len(ids) <= self.room:
+                break
+            budget -= len(ids) - self.room
+        if not shown.is_whole:
+            tables = f", {len(shown.tables_left_out)} tables left out" * bool(shown.tables_left_out)
+            self._cut[problem] = f"{shown.columns} of {shown.all} columns shown{tables}"
+        return ids
+
+    def _count(self, text: str) -> int:
+        return len(self.codec.encode_prompt([{"role": "user", "content": text}]))
 
     def split_by_length(
         self, problems: Sequence[Problem]
     ) -> tuple[list[Problem], list[tuple[Problem, str]]]:
         """Problems that leave room for an answer, and those that do not with the reason."""
-        room = self.episode.max_context - self.episode.max_tokens_per_turn
         fitting, too_long = [], []
         for problem in problems:
             length = len(self.ids(problem))
-            if length <= room:
+            if length <= self.room:
                 fitting.append(problem)
             else:
                 too_long.append(
@@ -116,7 +168,7 @@ def run_episodes(
     """
     codec = prompts.codec
     states = [start(problem, prompts.ids(problem), prompts.episode) for problem in problems]
-    stop_strings = codec.stop_strings(prompts.episode.style)
+    stop_strings = codec.stop_strings(prompts.episode.style, prompts.episode.options.tools)
     while due := [i for i, state in enumerate(states) if isinstance(state.pending, Generate)]:
         requests = [
             SampleRequest(

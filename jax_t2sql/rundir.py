@@ -19,7 +19,12 @@ _FREE = {
 }
 
 # All that a run leaves which was refused while its model and questions were looked at.
-_BEFORE_IT_BEGAN = frozenset({"config.json", "excluded.jsonl", "gold_warnings.jsonl"})
+_BEFORE_IT_BEGAN = frozenset(
+    {
+        *("config.json", "cut_schemas.jsonl", "excluded.jsonl", "gold_warnings.jsonl"),
+        "mixed_databases",
+    }
+)
 
 
 def identity(config: dict) -> dict:

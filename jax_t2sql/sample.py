@@ -117,8 +117,9 @@ def main(argv: list[str] | None = None) -> int:
         make_sampler_pool(config, workers=args.sql_workers) as pool,
         tempfile.TemporaryDirectory(prefix="jax_t2sql-adapters-") as temporary,
     ):
-        run, model = assemble_sampler(config, places, pool)
-        cache = args.adapter_cache or Path(temporary)
+        links = Path(temporary) / "databases"
+        run, model = assemble_sampler(config, places, pool, links=links)
+        cache = args.adapter_cache or Path(temporary) / "adapters"
         asyncio.run(_sample(args, url, store, run, model=model, cache=cache))
     return 0
 

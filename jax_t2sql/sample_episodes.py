@@ -83,7 +83,7 @@ async def play(
       UserError: the database cannot be opened.
     """
     codec = prompts.codec
-    stop_strings = codec.stop_strings(prompts.episode.style)
+    stop_strings = codec.stop_strings(prompts.episode.style, prompts.episode.options.tools)
     own_seed = rollout_seed(seed, member)
     state = start(problem, prompts.ids(problem), prompts.episode)
     while state.pending is not None:

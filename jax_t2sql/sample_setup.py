@@ -74,8 +74,12 @@ def make_sampler_pool(config: TrainConfig, *, workers: int | None) -> GradingPoo
     return make_pool(dataclasses.replace(config, grading=grading))
 
 
-def assemble_sampler(config: TrainConfig, places: Places, pool: GradingPool) -> tuple[Run, Path]:
+def assemble_sampler(
+    config: TrainConfig, places: Places, pool: GradingPool, *, links: Path
+) -> tuple[Run, Path]:
     """The parts of a run that sampling needs, and the model's folder; `run.model` has no weights.
+
+    links: folder for links to the databases of a mixture.
 
     Raises:
       UserError: model, questions or databases are not there or broken.
@@ -89,9 +93,12 @@ def assemble_sampler(config: TrainConfig, places: Places, pool: GradingPool) -> 
         eval_databases=_moved(places.eval_databases, data.eval_databases),
     )
     codec, episode = ChatCodec(model.tokenizer), episode_config(config.prompt, model)
-    questions = load_questions(data, pool=pool, need_warmup=config.warmup.steps > 0)
-    prompts = PromptBuilder(questions.databases, codec, episode)
-    heldout_prompts = PromptBuilder(questions.heldout_databases, codec, episode)
+    questions = load_questions(data, pool=pool, need_warmup=config.warmup.steps > 0, links=links)
+    limit = config.prompt.schema_tokens
+    prompts = PromptBuilder(questions.databases, codec, episode, schema_tokens=limit)
+    heldout_prompts = PromptBuilder(
+        questions.heldout_databases, codec, episode, schema_tokens=limit
+    )
     questions = fit_prompts(questions, prompts, heldout_prompts)
     workdir = places.workdir or directory
     run = Run(config, workdir, model, questions, prompts, heldout_prompts, pool)

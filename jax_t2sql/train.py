@@ -10,7 +10,7 @@ is lost or trained twice. At the end the workdir holds
     report.html    curves and sampled episodes (also: python -m jax_t2sql.report DIR)
     adapter/       the trained LoRA adapter in PEFT format, or model/ where all weights were trained
     metrics.jsonl, samples.jsonl, tensorboard/, checkpoints/, bus/, config.json,
-    excluded.jsonl, gold_warnings.jsonl
+    excluded.jsonl, gold_warnings.jsonl, cut_schemas.jsonl (where there are any)
 """
 
 import json

@@ -92,11 +92,24 @@ def assemble(config: TrainConfig, workdir: Path, pool, progress: Progress) -> Ru
     check_targets(config, model)
     codec, episode = ChatCodec(model.tokenizer), episode_config(config.prompt, model)
     questions = load_questions(
-        data, pool=pool, need_warmup=config.warmup.steps > 0, say=progress.message
+        data,
+        pool=pool,
+        need_warmup=config.warmup.steps > 0,
+        links=workdir / "mixed_databases",
+        say=progress.message,
     )
-    prompts = PromptBuilder(questions.databases, codec, episode)
-    heldout_prompts = PromptBuilder(questions.heldout_databases, codec, episode)
+    limit = config.prompt.schema_tokens
+    prompts = PromptBuilder(questions.databases, codec, episode, schema_tokens=limit)
+    heldout_prompts = PromptBuilder(
+        questions.heldout_databases, codec, episode, schema_tokens=limit
+    )
     questions = fit_prompts(questions, prompts, heldout_prompts)
+    cut = prompts.cut_schemas + heldout_prompts.cut_schemas
+    if cut:
+        write_reasons(workdir / "cut_schemas.jsonl", cut)
+        progress.message(
+            f"{len(cut)} prompts do not show their schema whole (see cut_schemas.jsonl)"
+        )
     write_reasons(workdir / "excluded.jsonl", questions.excluded)
     write_reasons(workdir / "gold_warnings.jsonl", questions.doubts)
     if questions.doubts:

@@ -18,6 +18,26 @@ os.environ.setdefault("JAX_PLATFORMS", "cpu")
 _ROOT = Path(__file__).resolve().parent.parent
 
 
+def pytest_addoption(parser):
+    parser.addoption(
+        "--full-data",
+        action="store_true",
+        help="use every real database and schema in the tests that else take a sample",
+    )
+
+
+@pytest.fixture(scope="session")
+def sample(request):
+    """Picks an even share of a list, or all of it with --full-data."""
+
+    def pick(items: list, count: int) -> list:
+        if request.config.getoption("--full-data") or len(items) <= count:
+            return items
+        return [items[i * len(items) // count] for i in range(count)]
+
+    return pick
+
+
 @pytest.fixture(scope="session")
 def data_dir() -> Path:
     """Real questions and databases: JAX_T2SQL_DATA, default ../shared/data beside the checkout."""

@@ -13,7 +13,11 @@ SOURCES = sorted(
     for path in (ROOT / folder).rglob("*.py")
 )
 # Distribution names, where they differ from the module's.
-DISTRIBUTIONS = {"orbax": "orbax-checkpoint", "sqlite_utils": "sqlite-utils"}
+DISTRIBUTIONS = {
+    "orbax": "orbax-checkpoint",
+    "sqlite_utils": "sqlite-utils",
+    "tensorflow_datasets": "tensorflow-datasets",
+}
 
 
 def targets() -> dict[str, dict]:

@@ -106,7 +106,8 @@ def test_resolved_values_are_final():
     config = resolve(TrainConfig())
     assert resolve(config) == config
     assert json.loads(json.dumps(to_dict(config))) == to_dict(config) | {
-        "adapter": to_dict(config)["adapter"] | {"targets": ["all-linear"]}
+        "adapter": to_dict(config)["adapter"] | {"targets": ["all-linear"]},
+        "data": to_dict(config)["data"] | {"mix": []},
     }
 
 

@@ -29,7 +29,7 @@ class Letters:
     def decode(self, ids):
         return "".join(chr(i) for i in ids if i)
 
-    def stop_strings(self, style):
+    def stop_strings(self, style, tools=None):
         return ("</solution>", "</tool_call>") if style == "tools" else ()
 
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import signal
 import sqlite3
 import subprocess
@@ -201,7 +202,10 @@ def test_lines_come_while_others_run_and_an_interrupt_ends_in_one(folder):
     )
 
 
-@pytest.mark.parametrize(("sign", "status"), [(signal.SIGINT, 130), (signal.SIGKILL, -9)])
+@pytest.mark.parametrize(
+    ("sign", "status"),
+    [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129), (signal.SIGKILL, -9)],
+)
 def test_a_run_that_was_ended_leaves_the_old_file(folder, sign, status):
     out = folder / "verdicts.jsonl"
     out.write_text("old\n")
@@ -212,7 +216,47 @@ def test_a_run_that_was_ended_leaves_the_old_file(folder, sign, status):
     process.send_signal(sign)
     process.communicate(timeout=60)
     assert process.returncode == status and out.read_text() == "old\n"
-    assert len(list(folder.glob("*.part"))) == (sign == signal.SIGKILL)
+    left = list(folder.glob("*.part"))
+    assert len(left) == (sign == signal.SIGKILL)
+    # What only a killed run leaves, the next one takes over.
+    assert main(command(folder, [pair()], "--out", out)) == 0
+    assert len(out.read_text().splitlines()) == 1 and not list(folder.glob("*.part"))
+
+
+def test_two_runs_do_not_write_into_each_others_file(folder):
+    out = folder / "verdicts.jsonl"
+    process = start(command(folder, [pair(ENDLESS)], "--out", out, "--timeout", "600"))
+    while not list(folder.glob("*.part")):
+        assert process.poll() is None
+    with pytest.raises(UserError, match="is being written by another run"):
+        main(command(folder, [pair()], "--out", out))
+    assert list(folder.glob("*.part"))
+    process.send_signal(signal.SIGTERM)
+    assert process.communicate(timeout=60)[1] == "interrupted; the same command grades anew\n"
+    assert not list(folder.glob("verdicts*"))
+
+
+@pytest.mark.parametrize("closed", [">&-", "2>&-", "<&- >&- 2>&-"])
+@pytest.mark.parametrize("named", [True, False])
+def test_a_closed_standard_stream_takes_no_verdict(folder, closed, named):
+    options = ["--out", folder / "verdicts.jsonl"] if named else []
+    words = [sys.executable, "-m", "jax_t2sql.grade", *command(folder, [pair("SELEC")], *options)]
+    done = subprocess.run(
+        f"{shlex.join(map(str, words))} {closed}",
+        shell=True, capture_output=True, text=True, cwd=ROOT,
+    )  # fmt: skip
+    if named:
+        assert done.returncode == 0
+        (line,) = (folder / "verdicts.jsonl").read_text().splitlines()
+        assert json.loads(line)["verdict"] == "error"
+    elif closed == ">&-":
+        assert done.returncode == 2
+        assert done.stderr.startswith("error: standard output is closed")
+        assert done.stderr.count("\n") == 1
+    elif closed == "2>&-":
+        assert done.returncode == 0 and len(done.stdout.splitlines()) == 1
+    else:
+        assert done.returncode == 2
 
 
 def test_a_reader_that_has_enough_is_no_fault(folder):

@@ -47,7 +47,9 @@ def test_room_is_light(room):
     assert loaded.isdisjoint(FORBIDDEN[room] + NEVER), loaded & set(FORBIDDEN[room] + NEVER)
 
 
-@pytest.mark.parametrize("program", ["train", "eval", "grade", "report", "sample", "status"])
+@pytest.mark.parametrize(
+    "program", ["train", "eval", "grade", "report", "sample", "status", "plan"]
+)
 def test_programs_answer_help_before_loading_jax(program):
     loaded = modules_after(f"import jax_t2sql.{program}")
     assert loaded.isdisjoint(("jax", "grain", "orbax", *NEVER))

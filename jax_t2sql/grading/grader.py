@@ -63,7 +63,8 @@ class Grader:
             self._close_all()
             if isinstance(request, Execute):
                 return Outcome("too_large", message="the result needs too much memory")
-            return Verdict("too_large", "the results need too much memory to be compared")
+            told = Verdict("too_large", "the results need too much memory to be compared")
+            return self._unless_unwinnable(request, told) if isinstance(request, Grade) else told
         except Exception as error:
             if isinstance(request, Grade):
                 return self._after_exception(request, error)
@@ -87,6 +88,9 @@ class Grader:
         )
         if pred.status == "timeout" or machine_fault(pred):
             return self._unless_broken(request.path, request.gold_sql, verdict)
+        if pred.code == _NO_MEMORY:
+            del gold
+            return self._unless_unwinnable(request, verdict)
         if (
             verdict.matches
             and is_constant(request.pred_sql, pred.reads)
@@ -131,6 +135,21 @@ class Grader:
             return verdict
         detail = f"a query known to be good fails now too; the prediction: {verdict.detail}"
         return Verdict("infrastructure", detail, verdict.seconds)
+
+    def _unless_unwinnable(self, request: Grade, verdict: Verdict) -> Verdict:
+        """The verdict, unless there is no memory for the gold's own answer beside the gold."""
+        self._close_all()
+        try:
+            gold = self._gold(request.path, request.gold_sql)
+            again = self._run(request.path, request.gold_sql, "gold", self._settings.gold_limits)
+            own = judge_gold(gold, again, request.mode, rel_tol=self._settings.rel_tol)
+            if own.status in ("equal", "gold_empty"):
+                return verdict
+            detail = own.detail
+        except MemoryError:
+            detail = "they need too much memory"
+        self._close_all()
+        return Verdict("gold_error", f"not even two gold results can be compared: {detail}")
 
     def _after_exception(self, request: Grade, error: Exception) -> Verdict | Failed:
         """A fault in this code that one prediction meets and the gold does not is no excuse."""

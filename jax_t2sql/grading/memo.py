@@ -1,17 +1,15 @@
 """Verdicts of before, for predictions that come again: in a group of rollouts many are the same."""
 
-import re
 import threading
 from collections import OrderedDict
 from collections.abc import Hashable
 
 from jax_t2sql.grading.requests import Grade
 from jax_t2sql.grading.verdict import Verdict
+from jax_t2sql.sql.varying import is_varying
 
 # What the same texts on the same file would come to again. A timeout may be the machine's fault.
 _REPEATABLE = ("equal", "different", "too_large", "error", "refused", "no_query", "gold_empty")
-# Queries whose answer may change by itself.
-_VARYING = re.compile(r"random|now|current_|date\s*\(\s*\)|time\s*\(\s*\)|day\s*\(\s*\)", re.I)
 
 
 class VerdictMemo:
@@ -40,7 +38,9 @@ class VerdictMemo:
 
     def put(self, identity: Hashable, request: Grade, verdict: Verdict) -> None:
         """Keeps a verdict, if it would be the same again."""
-        if verdict.status not in _REPEATABLE or _VARYING.search(request.pred_sql):
+        if verdict.status not in _REPEATABLE:
+            return
+        if is_varying(request.pred_sql) or is_varying(request.gold_sql):
             return
         key = identity, request
         with self._lock:

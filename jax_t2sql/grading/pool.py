@@ -14,6 +14,7 @@ from typing import Self
 
 from jax_t2sql.errors import UserError
 from jax_t2sql.grading.memo import VerdictMemo
+from jax_t2sql.grading.memory import worker_memory
 from jax_t2sql.grading.requests import CheckGold, Execute, Grade, Request, Settings
 from jax_t2sql.grading.seat import Seat, shut_down
 from jax_t2sql.grading.tasks import Task, TaskQueue
@@ -64,7 +65,7 @@ class GradingPool:
         gold_limits: Limits | None = None,
         column_order: ColumnOrder = "position",
         rel_tol: float = 1e-9,
-        memory_bytes: int = 4 * 2**30,
+        memory_bytes: int | None = None,
         gold_folder: str | os.PathLike | None = None,
         max_waiting: int = 10_000,
     ) -> None:
@@ -77,7 +78,7 @@ class GradingPool:
           column_order: "any" lets predicted columns stand in another order, in all modes but bird.
           rel_tol: relative tolerance between two numbers of which one is REAL; not under bird.
           memory_bytes: address space a worker may have; SQLite itself may take half of it. A query
-            that needs more is too large.
+            that needs more is too large. By default what `memory.worker_memory` allots.
           gold_folder: keep the results of gold queries there, for other runs too.
           max_waiting: requests that may wait for a worker; who comes with more waits as well.
 
@@ -90,6 +91,7 @@ class GradingPool:
             if value < 1:
                 raise ValueError(f"{name} is {value}; a grading pool needs at least 1")
         limits = limits or Limits()
+        memory_bytes = memory_bytes or worker_memory(workers)
         gold_limits = gold_limits or _wider(limits, memory_bytes)
         if gold_folder is not None:
             gold_folder = _absolute(gold_folder)
@@ -115,7 +117,7 @@ class GradingPool:
     ) -> Future[Verdict]:
         """Grades a predicted query. The future always gives a verdict; at once UserError for a
         mode that is none."""
-        request = _grade(db_path, gold_sql, pred_sql, mode)
+        request = _grade(_absolute(db_path), gold_sql, pred_sql, mode)
         identity = _identity(request.path)
         known = self._memo.get(identity, request)
         if known:
@@ -158,8 +160,9 @@ class GradingPool:
         Jobs that are alike in all parts are graded once; comments, blanks and semicolons around the
         predicted statement are no difference.
         """
-        requests = [_grade(job.db_path, job.gold_sql, job.pred_sql, job.mode) for job in jobs]
-        identities = {path: _identity(path) for path in {r.path for r in requests}}
+        paths = {path: _absolute(path) for path in {job.db_path for job in jobs}}
+        requests = [_grade(paths[j.db_path], j.gold_sql, j.pred_sql, j.mode) for j in jobs]
+        identities = {path: _identity(path) for path in paths.values()}
         verdicts: dict[Grade, Verdict] = {}
         tasks: dict[Grade, Task] = {}
         # Predictions for one gold come together, so that mostly one worker alone needs its result.
@@ -217,13 +220,11 @@ def _identity(path: str) -> tuple[int, ...] | None:
         return None
 
 
-def _grade(
-    db_path: str | os.PathLike, gold_sql: str, pred_sql: str, mode: Mode | str | None
-) -> Grade:
+def _grade(path: str, gold_sql: str, pred_sql: str, mode: Mode | str | None) -> Grade:
     if len(pred_sql) <= MAX_SQL_CHARS:
         statement, rest = split_statement(pred_sql)
         pred_sql = pred_sql if rest else statement
-    return Grade(_absolute(db_path), gold_sql, pred_sql, _mode(mode))
+    return Grade(path, gold_sql, pred_sql, _mode(mode))
 
 
 def _absolute(path: str | os.PathLike) -> str:

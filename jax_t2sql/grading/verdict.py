@@ -5,6 +5,7 @@ from typing import Literal
 
 from jax_t2sql.sql import Mode, Outcome, distinct_rows, is_empty, results_equal
 from jax_t2sql.sql.compare import ColumnOrder
+from jax_t2sql.sql.undecided import Undecided
 
 VerdictStatus = Literal[
     "equal", "different",
@@ -74,7 +75,10 @@ def judge(
         return Verdict(pred.status, pred.message, pred.seconds)
     # The public BIRD rule fixes the order of columns, whatever the other modes are allowed.
     order = "position" if mode.kind == "bird" else column_order
-    matches = results_equal(gold.rows, pred.rows, mode, rel_tol=rel_tol, column_order=order)
+    try:
+        matches = results_equal(gold.rows, pred.rows, mode, rel_tol=rel_tol, column_order=order)
+    except Undecided as undecided:
+        return Verdict("too_large", str(undecided), pred.seconds)
     if is_empty(gold):
         detail = "the gold query gives no rows, or only NULL: any empty answer would match"
         return Verdict("gold_empty", detail, pred.seconds, matches)

@@ -69,7 +69,7 @@ class ShardingRules:
         entries: list[MeshAxes] = []
         for logical in axes:
             entry = None if logical is None else self._rule(logical)
-            for mesh_axis in _as_tuple(entry):
+            for mesh_axis in mesh_axes(entry):
                 if mesh_axis in taken:
                     raise ValueError(
                         f"logical axes {taken[mesh_axis]!r} and {logical!r} of one array both map "
@@ -89,7 +89,7 @@ class ShardingRules:
         spec = self.spec(desc.axes)
         for size, logical, entry in zip(desc.shape, desc.axes, spec, strict=True):
             shards = 1
-            for mesh_axis in _as_tuple(entry):
+            for mesh_axis in mesh_axes(entry):
                 if mesh_axis not in mesh.shape:
                     raise ValueError(
                         f"logical axis {logical!r} maps to mesh axis {mesh_axis!r}, but the mesh "
@@ -110,7 +110,8 @@ class ShardingRules:
         return getattr(self, logical)
 
 
-def _as_tuple(entry: MeshAxes) -> tuple[str, ...]:
+def mesh_axes(entry: MeshAxes) -> tuple[str, ...]:
+    """The mesh axes of a rule, as a tuple."""
     return () if entry is None else (entry,) if isinstance(entry, str) else entry
 
 
@@ -132,6 +133,15 @@ def init_arrays(descs: Tree, key: jax.Array) -> Tree:
     return jax.tree.unflatten(treedef, [jnp.asarray(value) for value in values])
 
 
+def is_array(node: Any) -> bool:
+    """Whether a node of a tree stands for one array: it has a shape and a dtype.
+
+    True of arrays, their descriptions, and pytrees that act as one array, such as a quantised
+    kernel, which is made of several.
+    """
+    return hasattr(node, "shape") and hasattr(node, "dtype")
+
+
 def logical_axes(leaf: Any) -> tuple[str | None, ...]:
     """Axes of an `ArrayDesc`; an array, which has no names, counts as unsharded."""
-    return leaf.axes if isinstance(leaf, ArrayDesc) else (None,) * leaf.ndim
+    return getattr(leaf, "axes", None) or (None,) * len(leaf.shape)

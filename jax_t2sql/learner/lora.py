@@ -9,7 +9,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from .arrays import Tree
+from .arrays import Tree, is_array
 
 
 @jax.tree_util.register_dataclass
@@ -58,7 +58,7 @@ def merge_lora(base: Tree, adapter: Tree) -> Tree:
         delta = jnp.matmul(pair.a, pair.b, precision=jax.lax.Precision.HIGHEST)
         return kernel.astype(jnp.float32) + pair.scale * delta
 
-    return jax.tree_util.tree_map_with_path(merge, base)
+    return jax.tree_util.tree_map_with_path(merge, base, is_leaf=is_array)
 
 
 def lora_pairs(adapter: Tree) -> Iterator[tuple[tuple[Any, ...], LoraPair]]:

@@ -10,7 +10,7 @@ from typing import Any, Literal, Protocol
 import jax
 import jax.numpy as jnp
 
-from .arrays import ArrayDesc, Tree, init_arrays, logical_axes
+from .arrays import ArrayDesc, Tree, init_arrays, is_array, logical_axes
 from .lora import LoraPair, module_keys
 
 
@@ -79,7 +79,7 @@ class LoraSpec:
     def _targeted(self, base: Tree) -> list[tuple[Any, Any]]:
         candidates = {
             jax.tree_util.keystr(path, simple=True, separator="/"): (path, leaf)
-            for path, leaf in jax.tree_util.tree_leaves_with_path(base)
+            for path, leaf in jax.tree_util.tree_leaves_with_path(base, is_leaf=is_array)
             if len(leaf.shape) >= 2 and jnp.issubdtype(leaf.dtype, jnp.floating)
         }
         candidates = {

@@ -9,8 +9,10 @@ import jax.numpy as jnp
 
 from jax_t2sql.models.attention import cached_attention
 from jax_t2sql.models.config import ModelConfig
+from jax_t2sql.models.modules import rms_norm
 from jax_t2sql.models.rope import rope_tables
-from jax_t2sql.models.transformer import adapter_layers, decoder_layer, embed, rms_norm
+from jax_t2sql.models.shapes import LayerGroup
+from jax_t2sql.models.transformer import decoder_layer, embed, layer_stack
 
 # Up to this depth every layer is compiled apart and has a cache of its own, which attention reads
 # where it lies: decoding takes two thirds of the time. Deeper models are scanned, because
@@ -61,63 +63,72 @@ def extend_fn(config: ModelConfig) -> Callable[..., tuple[jax.Array, KVCache]]:
     def run(base, adapter, tokens_BT, positions_BT, valid_BS, cache, slot):
         tables = rope_tables(config, positions_BT)
 
-        def layer(modules, x_BTD, write):
+        def layer(group, modules, x_BTD, write):
             """One layer; `write` stores new keys and values and gives the layer's whole cache."""
 
             def attend(q_BTHK, k_BTGK, v_BTGK):
                 (k_GBSK, v_GBSK), state = write(k_BTGK, v_BTGK)
                 return cached_attention(q_BTHK, k_GBSK, v_GBSK, valid_BS, slot), state
 
-            return decoder_layer(config, *modules, x_BTD, *tables, attend)
+            x_BTD, state, _ = decoder_layer(config, group, *modules, x_BTD, tables, attend)
+            return x_BTD, state
 
-        stack = (base["layers"], adapter_layers(adapter))
-        x_BTD, cache = through_layers(layer, stack, embed(base, tokens_BT), cache, slot)
+        stacks = [(group, layer_stack(base, adapter, group)) for group in config.layer_groups]
+        x_BTD, cache = through_layers(layer, stacks, embed(base, tokens_BT), cache, slot)
         return rms_norm(x_BTD, base["final_norm"]["scale"], config.rms_norm_eps), cache
 
     return run
 
 
-def _unrolled(layer: Callable, stack: Any, x_BTD: jax.Array, cache: KVCache, slot: jax.Array):
+Stacks = list[tuple[LayerGroup, Any]]
+
+
+def _unrolled(layer: Callable, stacks: Stacks, x_BTD: jax.Array, cache: KVCache, slot: jax.Array):
     arrays = []
-    for index, old in enumerate(zip(cache.keys, cache.values, strict=True)):
+    for group, stack in stacks:
+        for index in range(group.count):
+            old = cache.keys[group.first + index], cache.values[group.first + index]
 
-        def write(*new_BTGK, old=old):
-            start = (0, 0, slot, 0)
-            written = tuple(
-                jax.lax.dynamic_update_slice(
-                    whole, part.transpose(2, 0, 1, 3).astype(whole.dtype), start
+            def write(*new_BTGK, old=old):
+                start = (0, 0, slot, 0)
+                written = tuple(
+                    jax.lax.dynamic_update_slice(
+                        whole, part.transpose(2, 0, 1, 3).astype(whole.dtype), start
+                    )
+                    for whole, part in zip(old, new_BTGK, strict=True)
                 )
-                for whole, part in zip(old, new_BTGK, strict=True)
-            )
-            return written, written
+                return written, written
 
-        modules = jax.tree.map(lambda x, index=index: x[index], stack)
-        x_BTD, written = layer(modules, x_BTD, write)
-        arrays.append(written)
+            modules = jax.tree.map(lambda x, index=index: x[index], stack)
+            x_BTD, written = layer(group, modules, x_BTD, write)
+            arrays.append(written)
     keys, values = zip(*arrays, strict=True)
     return x_BTD, KVCache(keys=keys, values=values)
 
 
-def _scanned(layer: Callable, stack: Any, x_BTD: jax.Array, cache: KVCache, slot: jax.Array):
+def _scanned(layer: Callable, stacks: Stacks, x_BTD: jax.Array, cache: KVCache, slot: jax.Array):
     # The whole cache travels in the carry and is written in place: as an output of the scan every
     # layer's part would be copied at every step.
-    def body(carry, modules):
-        x_BTD, *old_LBSGK = carry
-        index, *modules = modules
-
-        def write(*new_BTGK):
-            written = tuple(
-                jax.lax.dynamic_update_slice(
-                    whole, part[None].astype(whole.dtype), (index, 0, slot, 0, 0)
-                )
-                for whole, part in zip(old_LBSGK, new_BTGK, strict=True)
-            )
-            return tuple(whole[index].transpose(2, 0, 1, 3) for whole in written), written
-
-        x_BTD, written = layer(modules, x_BTD, write)
-        return (x_BTD, *written), None
-
-    layers = jnp.arange(cache.keys[0].shape[0])
     carry = (x_BTD, *cache.keys, *cache.values)
-    (x_BTD, keys, values), _ = jax.lax.scan(body, carry, (layers, *stack))
+    for group, stack in stacks:
+
+        def body(carry, modules, group=group):
+            x_BTD, *old_LBSGK = carry
+            index, *modules = modules
+
+            def write(*new_BTGK):
+                written = tuple(
+                    jax.lax.dynamic_update_slice(
+                        whole, part[None].astype(whole.dtype), (index, 0, slot, 0, 0)
+                    )
+                    for whole, part in zip(old_LBSGK, new_BTGK, strict=True)
+                )
+                return tuple(whole[index].transpose(2, 0, 1, 3) for whole in written), written
+
+            x_BTD, written = layer(group, modules, x_BTD, write)
+            return (x_BTD, *written), None
+
+        indices = group.first + jnp.arange(group.count)
+        carry, _ = jax.lax.scan(body, carry, (indices, *stack))
+    x_BTD, keys, values = carry
     return x_BTD, KVCache(keys=(keys,), values=(values,))

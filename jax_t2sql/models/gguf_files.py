@@ -1,6 +1,7 @@
 """Models in GGUF files (llama.cpp's format): configuration, weights of every quantised type."""
 
 import contextlib
+import functools
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -8,8 +9,9 @@ from typing import Any
 import numpy as np
 
 from jax_t2sql.errors import UserError
-from jax_t2sql.models.config import ModelConfig, check_architecture
-from jax_t2sql.models.naming import FileTensor, assemble, gguf_module
+from jax_t2sql.models.assemble import Layout, Source, assemble
+from jax_t2sql.models.config import ModelConfig
+from jax_t2sql.models.naming import FileTensor, gguf_module
 from jax_t2sql.models.params import Params
 from jax_t2sql.models.rope_scaling import (
     LinearScaling,
@@ -18,6 +20,7 @@ from jax_t2sql.models.rope_scaling import (
     recognise_frequency_factors,
     yarn_attention_factor,
 )
+from jax_t2sql.models.shapes import DENSE_ARCHITECTURES, check_architecture
 
 # Number of the text type in the metadata.
 _GGUF_TEXT = 8
@@ -103,7 +106,7 @@ def check_header(path: Path) -> None:
     if len(head) < _HEADER_BYTES:
         return  # cut off, in the middle of this text perhaps: the reader will say so
     if key == "general.architecture" and int.from_bytes(rest[:4], "little") == _GGUF_TEXT:
-        check_architecture(_text(rest[4:])[0])
+        check_architecture(_text(rest[4:])[0], DENSE_ARCHITECTURES)
 
 
 def _text(data: bytes) -> tuple[str, bytes]:
@@ -118,7 +121,7 @@ def gguf_config(file: GGUFFile) -> ModelConfig:
     Raises:
       UserError: unsupported architecture or option, or a missing key.
     """
-    check_architecture(file.architecture)
+    check_architecture(file.architecture, DENSE_ARCHITECTURES)
     if file.get("{arch}.expert_count", 0):
         raise UserError(f"{file.path} is a mixture of experts; only dense models are supported")
     heads = file.require("{arch}.attention.head_count")
@@ -184,29 +187,30 @@ def _scaling(file: GGUFFile, *, theta: float, head_dim: int, context: int) -> Ro
     )
 
 
-def load_gguf(file: GGUFFile, config: ModelConfig, *, dtype: Any) -> Params:
-    """The parameters of a GGUF file, dequantised and cast to `dtype` tensor by tensor.
+def load_gguf(file: GGUFFile, config: ModelConfig, layout: Layout) -> Params:
+    """The parameters of a GGUF file, dequantised and cast tensor by tensor.
 
     Raises:
       UserError: tensors missing, of wrong shape, or of a type that cannot be dequantised.
     """
     heads = {"q_proj": config.num_heads, "k_proj": config.num_kv_heads}
 
-    def read(tensor: FileTensor) -> np.ndarray:
+    # Parts of one tensor are asked for in a row.
+    @functools.lru_cache(maxsize=1)
+    def whole(tensor: FileTensor) -> np.ndarray:
         values = file.values(tensor.name)
         if config.architecture == "llama" and tensor.module in heads:
             return _split_halves(values, heads[tensor.module])
         return values
 
-    return assemble(
-        config,
-        name=gguf_module,
-        available=file.tensors,
+    source = Source(
+        text=str(file.path),
+        names=file.tensors,
         ignored=lambda name: name == "rope_freqs.weight",
-        read=read,
-        dtype=dtype,
-        source=str(file.path),
+        shape=lambda tensor: tuple(int(n) for n in reversed(file.tensors[tensor.name].shape)),
+        read=lambda tensor, box: whole(tensor)[tuple(slice(*part) for part in box)],
     )
+    return assemble(config, gguf_module, source, layout)
 
 
 def _split_halves(rows: np.ndarray, heads: int) -> np.ndarray:
@@ -215,7 +219,5 @@ def _split_halves(rows: np.ndarray, heads: int) -> np.ndarray:
     For the llama architecture it rotates neighbours (2i, 2i+1) where we rotate halves
     (i, i + K/2), and its converter interleaves the rows accordingly.
     """
-    if rows.shape[0] % (2 * heads):
-        return rows  # A wrong shape, which the caller reports.
     pairs = rows.reshape(heads, -1, 2, *rows.shape[1:])
     return pairs.swapaxes(1, 2).reshape(rows.shape)

@@ -6,15 +6,18 @@ import re
 from pathlib import Path
 from typing import Any
 
-import jax
 import jax.numpy as jnp
+from jax.sharding import Mesh
 
 from jax_t2sql.errors import UserError
+from jax_t2sql.learner.arrays import ShardingRules
+from jax_t2sql.models.assemble import Layout
 from jax_t2sql.models.config import ModelConfig
 from jax_t2sql.models.files import digest_files, read_json
 from jax_t2sql.models.gguf_files import GGUFFile, check_header, gguf_config, load_gguf
 from jax_t2sql.models.gguf_tokenizer import gguf_tokenizer
 from jax_t2sql.models.params import Params
+from jax_t2sql.models.quantized import Quantization
 from jax_t2sql.models.safetensors_files import load_safetensors, save_safetensors, weight_files
 from jax_t2sql.models.tokenizer import Tokenizer
 
@@ -39,7 +42,13 @@ class LoadedModel:
 
 
 def load_model(
-    source: str | Path, *, dtype: Any = "float32", cache_dir: str | Path | None = None
+    source: str | Path,
+    *,
+    dtype: Any = "float32",
+    quantization: Quantization | None = None,
+    mesh: Mesh | None = None,
+    rules: ShardingRules | None = None,
+    cache_dir: str | Path | None = None,
 ) -> LoadedModel:
     """Loads weights, configuration, tokenizer and chat template.
 
@@ -47,20 +56,29 @@ def load_model(
       source: a directory in Hugging Face format (config.json, safetensors whole or sharded,
         tokenizer.json), a `.gguf` file, or the id of a model on the Hugging Face hub.
       dtype: of the parameters; quantised GGUF tensors are dequantised to it.
+      quantization: how to store the kernels of the frozen base; None as `dtype` says.
+      mesh, rules: those of the learner: every device gets its part of every array, and a process
+        reads the parts of its own devices only. Without them all is on the default device.
       cache_dir: where downloads from the hub are kept; the hub's own default otherwise.
 
     Raises:
       UserError: not found, corrupt, or not supported. One message says what to do.
+      ValueError: the mesh cannot divide an array evenly.
     """
-    dtype = jnp.dtype(dtype)
+    layout = Layout(
+        dtype=jnp.dtype(dtype),
+        quantization=quantization,
+        mesh=mesh,
+        rules=rules or ShardingRules(),
+    )
     check_model(source)
     path = Path(source).expanduser()
     if path.is_file():
-        model = _load_gguf_file(path, dtype)
+        model = _load_gguf_file(path, layout)
     elif path.is_dir():
-        model = _load_directory(path, dtype)
+        model = _load_directory(path, layout)
     else:
-        model = _load_directory(_download(str(source), cache_dir), dtype)
+        model = _load_directory(_download(str(source), cache_dir), layout)
     if model.tokenizer.vocab_size > model.config.vocab_size:
         raise UserError(
             f"the tokenizer of {source} has {model.tokenizer.vocab_size} ids, but the model embeds "
@@ -99,7 +117,7 @@ def save_hf(model: LoadedModel, directory: str | Path) -> None:
     directory.mkdir(parents=True, exist_ok=True)
     tokenizer = model.tokenizer
     ends = {"eos_token_id": list(tokenizer.stop_ids), "pad_token_id": tokenizer.pad_id}
-    dtype = jax.tree.leaves(model.params)[0].dtype.name
+    dtype = model.params["embed"]["embedding"].dtype.name
     values = {**model.config.to_hf(), **ends, "torch_dtype": dtype}
     _write_json(directory / "config.json", values)
     _write_json(directory / "generation_config.json", ends)
@@ -111,21 +129,21 @@ def _write_json(path: Path, values: dict[str, Any]) -> None:
     path.write_text(json.dumps(values, indent=2) + "\n", encoding="utf-8")
 
 
-def _load_directory(directory: Path, dtype: jnp.dtype) -> LoadedModel:
+def _load_directory(directory: Path, layout: Layout) -> LoadedModel:
     config = ModelConfig.from_hf(read_json(directory / "config.json"))
     files = weight_files(directory)
     # The tokenizer first: its faults show at once, the weights may take minutes.
     tokenizer = Tokenizer.from_directory(directory)
-    params = load_safetensors(directory, config, dtype=dtype)
+    params = load_safetensors(directory, config, layout)
     sha256 = digest_files([*files, directory / "config.json"])
     return LoadedModel(config, params, tokenizer, str(directory), sha256)
 
 
-def _load_gguf_file(path: Path, dtype: jnp.dtype) -> LoadedModel:
+def _load_gguf_file(path: Path, layout: Layout) -> LoadedModel:
     file = GGUFFile(path)
     config = gguf_config(file)
     tokenizer = gguf_tokenizer(file)
-    params = load_gguf(file, config, dtype=dtype)
+    params = load_gguf(file, config, layout)
     return LoadedModel(config, params, tokenizer, str(path), digest_files([path]))
 
 

@@ -1,18 +1,17 @@
-"""Names of the same tensors in Hugging Face checkpoints and GGUF files, and how to collect them."""
+"""Names of the same tensors in Hugging Face checkpoints and GGUF files."""
 
 import dataclasses
-from collections.abc import Callable, Collection
-from typing import Any
+import itertools
+from collections.abc import Callable
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
-from jax_t2sql.errors import UserError
+from jax_t2sql.learner.arrays import ArrayDesc
 from jax_t2sql.models.config import ModelConfig
-from jax_t2sql.models.params import Params, describe_params
+from jax_t2sql.models.params import describe_params
 
-# Module of our tree -> (Hugging Face, GGUF). {i} is the layer.
+# Module of our tree -> (Hugging Face, GGUF). {i} is the layer, {e} the expert.
 _MODULES = {
     "embed": ("model.embed_tokens", "token_embd"),
     "final_norm": ("model.norm", "output_norm"),
@@ -29,29 +28,51 @@ _MODULES = {
     "up_proj": ("model.layers.{i}.mlp.up_proj", "blk.{i}.ffn_up"),
     "down_proj": ("model.layers.{i}.mlp.down_proj", "blk.{i}.ffn_down"),
 }
+# Mixtures of experts and latent attention are read from Hugging Face's format alone.
+_HF_MODULES = {
+    "q_a_proj": "model.layers.{i}.self_attn.q_a_proj",
+    "q_a_norm": "model.layers.{i}.self_attn.q_a_layernorm",
+    "q_b_proj": "model.layers.{i}.self_attn.q_b_proj",
+    "kv_a_proj": "model.layers.{i}.self_attn.kv_a_proj_with_mqa",
+    "kv_a_norm": "model.layers.{i}.self_attn.kv_a_layernorm",
+    "kv_b_proj": "model.layers.{i}.self_attn.kv_b_proj",
+    "router": "model.layers.{i}.mlp.gate",
+    "expert_gate_proj": "model.layers.{i}.mlp.experts.{e}.gate_proj",
+    "expert_up_proj": "model.layers.{i}.mlp.experts.{e}.up_proj",
+    "expert_down_proj": "model.layers.{i}.mlp.experts.{e}.down_proj",
+    "shared_gate_proj": "model.layers.{i}.mlp.shared_experts.gate_proj",
+    "shared_up_proj": "model.layers.{i}.mlp.shared_experts.up_proj",
+    "shared_down_proj": "model.layers.{i}.mlp.shared_experts.down_proj",
+}
+Name = Callable[[str, int | None, int | None], str]
+"""(module, layer, expert) -> the module's name in a file."""
 
 
-def hf_module(module: str, layer: int | None) -> str:
+def hf_module(module: str, layer: int | None, expert: int | None = None) -> str:
     """The Hugging Face name of a module, e.g. model.layers.3.self_attn.q_proj."""
-    return _MODULES[module][0].format(i=layer)
+    name = _MODULES[module][0] if module in _MODULES else _HF_MODULES[module]
+    return name.format(i=layer, e=expert)
 
 
-def gguf_module(module: str, layer: int | None) -> str:
+def gguf_module(module: str, layer: int | None, expert: int | None = None) -> str:
     """The GGUF name of a module, e.g. blk.3.attn_q."""
-    return _MODULES[module][1].format(i=layer)
+    return _MODULES[module][1].format(i=layer, e=expert)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class FileTensor:
-    """One tensor of a file, as a part of our tree.
+    """One tensor of a file, as a part of a leaf of our tree.
 
-    `shape` is the file's: kernels are stored [out, in] there and transposed on reading.
+    Attributes:
+      index: where the part stands in the leaf: (), (layer,) or (layer, expert), layers counted
+        within their group.
+      shape: the file's: kernels are stored [out, in] there and transposed on reading.
     """
 
     name: str
     module: str
     leaf: str
-    layer: int | None
+    index: tuple[int, ...]
     shape: tuple[int, ...]
 
     def to_file(self, ours: np.ndarray) -> np.ndarray:
@@ -59,91 +80,42 @@ class FileTensor:
         return ours.T if self.leaf == "kernel" else ours
 
 
-def file_tensors(
-    config: ModelConfig, name: Callable[[str, int | None], str]
-) -> dict[tuple[str, ...], list[FileTensor]]:
-    """For every leaf of our tree the tensors of a file that make it up, layer by layer.
+def file_tensors(config: ModelConfig, name: Name) -> dict[tuple[str, ...], list[FileTensor]]:
+    """For every leaf of our tree the tensors of a file that make it up, in order of their index.
 
     Args:
       name: `hf_module` or `gguf_module`.
     """
+    first = {group.name: group.first for group in config.layer_groups}
     result = {}
     for path, desc in jax.tree_util.tree_leaves_with_path(describe_params(config)):
         keys = tuple(entry.key for entry in path)
         module, leaf = keys[-2:]
-        stacked = keys[0] == "layers"
-        shape = desc.shape[1:] if stacked else desc.shape
+        lead = stacked_axes(desc)
+        shape = desc.shape[lead:]
         result[keys] = [
             FileTensor(
-                name=f"{name(module, layer)}.{'bias' if leaf == 'bias' else 'weight'}",
+                name=_tensor_name(name, module, leaf, index, first.get(keys[0])),
                 module=module,
                 leaf=leaf,
-                layer=layer,
+                index=index,
                 shape=shape[::-1] if leaf == "kernel" else shape,
             )
-            for layer in (range(config.num_layers) if stacked else (None,))
+            for index in itertools.product(*map(range, desc.shape[:lead]))
         ]
     return result
 
 
-def assemble(
-    config: ModelConfig,
-    *,
-    name: Callable[[str, int | None], str],
-    available: Collection[str],
-    ignored: Callable[[str], bool],
-    read: Callable[[FileTensor], np.ndarray],
-    dtype: Any,
-    source: str,
-) -> Params:
-    """Builds the parameter tree tensor by tensor, so that little more than itself is in memory.
-
-    Args:
-      available: names of all tensors of the source.
-      ignored: tensors that may be left over without changing the model.
-      read: the values of one tensor, in the file's orientation.
-      dtype: of the result.
-      source: for messages.
-
-    Raises:
-      UserError: a tensor is missing, of the wrong shape, or not part of this architecture.
-    """
-    wanted = file_tensors(config, name)
-    names = {tensor.name for tensors in wanted.values() for tensor in tensors}
-    if missing := sorted(names - set(available)):
-        raise UserError(
-            f"{source} lacks {len(missing)} of {len(names)} tensors of this {config.architecture} "
-            f"model, the first is {missing[0]!r}; is the download complete?"
-        )
-    if extra := sorted(x for x in available if x not in names and not ignored(x)):
-        raise UserError(
-            f"{source} holds tensors that a {config.architecture} model does not have, the first "
-            f"of {len(extra)} is {extra[0]!r}; its configuration does not fit its weights"
-        )
-    params: Params = {}
-    for keys, tensors in wanted.items():
-        leaf = _read_leaf(tensors, read, dtype, source)
-        node = params
-        for key in keys[:-1]:
-            node = node.setdefault(key, {})
-        node[keys[-1]] = jnp.asarray(leaf)
-    return params
+def stacked_axes(desc: ArrayDesc) -> int:
+    """How many leading axes of an array count layers and experts."""
+    return sum(axis in ("layers", "expert") for axis in desc.axes)
 
 
-def _read_leaf(
-    tensors: list[FileTensor], read: Callable[[FileTensor], np.ndarray], dtype: Any, source: str
-) -> np.ndarray:
-    leaf = None
-    for index, tensor in enumerate(tensors):
-        values = read(tensor)
-        if values.shape != tensor.shape:
-            raise UserError(
-                f"tensor {tensor.name!r} of {source} has shape {list(values.shape)}; "
-                f"the model's configuration asks for {list(tensor.shape)}"
-            )
-        ours = tensor.to_file(values)
-        if leaf is None:
-            stack = () if tensor.layer is None else (len(tensors),)
-            leaf = np.empty((*stack, *ours.shape), dtype)
-        leaf[... if tensor.layer is None else index] = ours
-    return leaf
+def _tensor_name(
+    name: Name, module: str, leaf: str, index: tuple[int, ...], first: int | None
+) -> str:
+    layer = first + index[0] if index else None
+    stem = name(module, layer, index[1] if len(index) > 1 else None)
+    if leaf != "bias":
+        return f"{stem}.weight"
+    return f"{stem}.{'e_score_correction_bias' if module == 'router' else 'bias'}"

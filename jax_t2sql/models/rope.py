@@ -18,8 +18,8 @@ from jax_t2sql.models.rope_scaling import (
 
 
 def rope_tables(config: ModelConfig, positions_BT: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """cos and sin of every rotation angle, each float32 [B, T, head_dim / 2]."""
-    plain_F = inverse_frequencies(config.rope_theta, config.head_dim)
+    """cos and sin of every rotation angle, each float32 [B, T, rotated / 2]."""
+    plain_F = inverse_frequencies(config.rope_theta, config.rotated)
     positions_BT1 = positions_BT[..., None].astype(jnp.float32)
     amplitude = 1.0
     match config.rope_scaling:
@@ -39,7 +39,7 @@ def rope_tables(config: ModelConfig, positions_BT: jax.Array) -> tuple[jax.Array
 
 
 def _dynamic_angles(config: ModelConfig, scaling: DynamicScaling, positions_BT1: jax.Array):
-    original, dim = scaling.original_max_position_embeddings, config.head_dim
+    original, dim = scaling.original_max_position_embeddings, config.rotated
     length_BT1 = jnp.maximum(positions_BT1 + 1, original)
     stretch_BT1 = scaling.factor * length_BT1 / original - (scaling.factor - 1)
     theta_BT1 = config.rope_theta * stretch_BT1 ** (dim / (dim - 2))
@@ -48,8 +48,12 @@ def _dynamic_angles(config: ModelConfig, scaling: DynamicScaling, positions_BT1:
 
 
 def apply_rope(x_BTHK: jax.Array, cos_BTF: jax.Array, sin_BTF: jax.Array) -> jax.Array:
-    """Rotates the pairs (x[i], x[i + K/2]) of every head; keeps the dtype."""
+    """Rotates the pairs (x[i], x[i + F]), i < F, of every head; keeps the rest and the dtype."""
     cos_BT1F, sin_BT1F = cos_BTF[:, :, None, :], sin_BTF[:, :, None, :]
-    first, second = jnp.split(x_BTHK.astype(jnp.float32), 2, axis=-1)
-    rotated = (first * cos_BT1F - second * sin_BT1F, second * cos_BT1F + first * sin_BT1F)
-    return jnp.concatenate(rotated, axis=-1).astype(x_BTHK.dtype)
+    rotated = 2 * cos_BTF.shape[-1]
+    first, second = jnp.split(x_BTHK[..., :rotated].astype(jnp.float32), 2, axis=-1)
+    turned = (first * cos_BT1F - second * sin_BT1F, second * cos_BT1F + first * sin_BT1F)
+    x_BTHF = jnp.concatenate(turned, axis=-1).astype(x_BTHK.dtype)
+    if rotated == x_BTHK.shape[-1]:
+        return x_BTHF
+    return jnp.concatenate([x_BTHF, x_BTHK[..., rotated:]], axis=-1)

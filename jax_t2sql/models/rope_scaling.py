@@ -49,7 +49,9 @@ class Llama3Scaling:
 class YarnScaling:
     """YaRN, NTK-by-parts with an attention temperature (Peng et al. 2023, arXiv:2309.00071).
 
-    `attention_factor` multiplies cos and sin, so attention logits by its square.
+    `attention_factor` multiplies cos and sin, so attention logits by its square. DeepSeek scales
+    all attention logits, those of dimensions without rotation too, by `logit_scale`;
+    `mscale` is kept for the config.json alone.
     """
 
     factor: float
@@ -58,6 +60,15 @@ class YarnScaling:
     beta_fast: float = 32.0
     beta_slow: float = 1.0
     truncate: bool = True
+    mscale: float | None = None
+    mscale_all_dim: float | None = None
+
+    @property
+    def logit_scale(self) -> float:
+        """What latent attention multiplies its logits by."""
+        if not self.mscale_all_dim:
+            return 1.0
+        return yarn_temperature(self.factor, self.mscale_all_dim) ** 2
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -71,17 +82,18 @@ RopeScaling = LinearScaling | DynamicScaling | Llama3Scaling | YarnScaling | Fre
 SUPPORTED_ROPE_TYPES = ("default", "linear", "dynamic", "llama3", "yarn")
 
 
+def yarn_temperature(factor: float, scale: float) -> float:
+    """0.1 · scale · ln(factor) + 1, and 1 without a stretch."""
+    return 1.0 if factor <= 1 else 0.1 * scale * math.log(factor) + 1.0
+
+
 def yarn_attention_factor(
     factor: float, *, mscale: float | None = None, mscale_all_dim: float | None = None
 ) -> float:
     """The attention temperature that YaRN recommends for a stretch by `factor` (eq. 22)."""
-
-    def temperature(scale: float) -> float:
-        return 1.0 if factor <= 1 else 0.1 * scale * math.log(factor) + 1.0
-
     if mscale and mscale_all_dim:
-        return temperature(mscale) / temperature(mscale_all_dim)
-    return temperature(1.0)
+        return yarn_temperature(factor, mscale) / yarn_temperature(factor, mscale_all_dim)
+    return yarn_temperature(factor, 1.0)
 
 
 def scaling_from_hf(
@@ -96,10 +108,6 @@ def scaling_from_hf(
         return None
     kind = parameters.get("rope_type", parameters.get("type", "default"))
     original = parameters.get("original_max_position_embeddings") or max_position_embeddings
-    if parameters.get("partial_rotary_factor", 1.0) != 1.0:
-        raise UserError(
-            f"partial_rotary_factor is {parameters['partial_rotary_factor']}; only 1.0 is supported"
-        )
     try:
         match kind:
             case "default":
@@ -136,6 +144,8 @@ def scaling_from_hf(
                     beta_fast=float(parameters.get("beta_fast") or 32.0),
                     beta_slow=float(parameters.get("beta_slow") or 1.0),
                     truncate=bool(parameters.get("truncate", True)),
+                    mscale=parameters.get("mscale"),
+                    mscale_all_dim=parameters.get("mscale_all_dim"),
                 )
     except KeyError as missing:
         raise UserError(f"rope scaling {kind!r} lacks {missing}; add it to config.json") from None
@@ -167,7 +177,8 @@ def scaling_to_hf(
         Llama3Scaling: "llama3",
         YarnScaling: "yarn",
     }
-    return {"rope_type": kinds[type(scaling)], **dataclasses.asdict(scaling)}
+    values = {k: v for k, v in dataclasses.asdict(scaling).items() if v is not None}
+    return {"rope_type": kinds[type(scaling)], **values}
 
 
 def recognise_frequency_factors(

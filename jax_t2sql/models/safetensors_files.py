@@ -1,16 +1,18 @@
 """Weights in Hugging Face's format: model.safetensors, whole or in shards with an index."""
 
 import contextlib
+import re
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from jax_t2sql.errors import UserError
+from jax_t2sql.models.assemble import Layout, Source, assemble
 from jax_t2sql.models.config import ModelConfig
 from jax_t2sql.models.files import read_json, write_tensors
-from jax_t2sql.models.naming import FileTensor, assemble, file_tensors, hf_module
+from jax_t2sql.models.naming import file_tensors, hf_module
 from jax_t2sql.models.params import Params
+from jax_t2sql.models.safetensors_reader import TensorFile
 
 _SINGLE = "model.safetensors"
 _INDEX = "model.safetensors.index.json"
@@ -42,45 +44,34 @@ def weight_files(directory: Path) -> list[Path]:
     )
 
 
-def load_safetensors(directory: Path, config: ModelConfig, *, dtype: Any) -> Params:
-    """The parameters in `directory`, cast to `dtype` tensor by tensor.
+def load_safetensors(directory: Path, config: ModelConfig, layout: Layout) -> Params:
+    """The parameters in `directory`, each device's part alone, cast tensor by tensor.
 
     Raises:
       UserError: a file is corrupt, or its tensors do not fit the configuration.
     """
-    from safetensors import SafetensorError, safe_open
-
     with contextlib.ExitStack() as stack:
-        holders = {}
+        holders: dict[str, TensorFile] = {}
         for path in weight_files(directory):
-            try:
-                handle = stack.enter_context(safe_open(path, framework="numpy"))
-            except (SafetensorError, OSError) as error:
-                raise UserError(f"{path} is corrupt or cut off ({error}); get it again") from error
-            holders.update(dict.fromkeys(handle.keys(), handle))
-
-        def read(tensor: FileTensor) -> np.ndarray:
-            handle = holders[tensor.name]
-            shape = handle.get_slice(tensor.name).get_shape()
-            # Checked by the caller too, but reading a wrong tensor of a large model is slow.
-            if tuple(shape) != tensor.shape:
-                return np.empty(shape, np.uint8)
-            return handle.get_tensor(tensor.name)
+            file = stack.enter_context(contextlib.closing(TensorFile(path)))
+            holders.update(dict.fromkeys(file.names(), file))
 
         def ignored(name: str) -> bool:
-            # Older checkpoints store RoPE's frequencies, tied ones the table a second time.
+            # Older checkpoints store RoPE's frequencies, tied ones the table a second time, some
+            # have further layers that guess several tokens ahead.
             tied = config.tie_embeddings and name == "lm_head.weight"
-            return tied or name.endswith("rotary_emb.inv_freq")
+            layer = re.match(r"model\.layers\.(\d+)\.", name)
+            ahead = config.moe is not None and layer and int(layer[1]) >= config.num_layers
+            return tied or bool(ahead) or name.endswith("rotary_emb.inv_freq")
 
-        return assemble(
-            config,
-            name=hf_module,
-            available=holders,
+        source = Source(
+            text=str(directory),
+            names=holders,
             ignored=ignored,
-            read=read,
-            dtype=dtype,
-            source=str(directory),
+            shape=lambda tensor: holders[tensor.name].shape(tensor.name),
+            read=lambda tensor, box: holders[tensor.name].read(tensor.name, box),
         )
+        return assemble(config, hf_module, source, layout)
 
 
 def save_safetensors(directory: Path, config: ModelConfig, params: Params) -> None:
@@ -91,6 +82,6 @@ def save_safetensors(directory: Path, config: ModelConfig, params: Params) -> No
         for key in keys:
             leaf = leaf[key]
         for tensor in parts:
-            ours = np.asarray(leaf if tensor.layer is None else leaf[tensor.layer])
+            ours = np.asarray(leaf[tensor.index])
             tensors[tensor.name] = np.ascontiguousarray(tensor.to_file(ours))
     write_tensors(directory / _SINGLE, tensors)

@@ -8,44 +8,85 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax.sharding import Mesh
 
+from jax_t2sql.learner.arrays import ShardingRules
 from jax_t2sql.learner.lora import lora_linear
 from jax_t2sql.models.attention import causal_attention
+from jax_t2sql.models.attention_kinds import Attend, Tables, self_attention
 from jax_t2sql.models.config import ModelConfig
-from jax_t2sql.models.rope import apply_rope, rope_tables
+from jax_t2sql.models.experts import ExpertMesh
+from jax_t2sql.models.feed_forward import mixture, swiglu
+from jax_t2sql.models.modules import rms_norm
+from jax_t2sql.models.rope import rope_tables
+from jax_t2sql.models.shapes import LayerGroup
 
-# (q_BTHK, k_BTGK, v_BTGK) -> (out_BTHK, state): what differs between training and decoding. The
-# state is whatever the caller wants back from the layer: the cache, or nothing.
-Attend = Callable[[jax.Array, jax.Array, jax.Array], tuple[jax.Array, Any]]
 
-
-def hidden_fn(config: ModelConfig, *, remat: bool = True) -> Callable[..., jax.Array]:
-    """Builds f(base, adapter, tokens_BT, positions_BT, segments_BT) -> hidden_BTD.
+def hidden_fn(
+    config: ModelConfig,
+    *,
+    remat: bool = True,
+    mesh: Mesh | None = None,
+    rules: ShardingRules | None = None,
+) -> Callable[..., jax.Array]:
+    """Builds f(base, adapter, tokens_BT, positions_BT, segments_BT, replay_LBTK) -> hidden_BTD.
 
     Rows may hold several sequences: a token attends to earlier tokens of its own segment only;
     segment 0 is padding. `positions_BT` counts within each sequence. The result is after the final
     norm. `adapter` mirrors the base tree with a `LoraPair` in place of each adapted module
     (adapter["layers"]["q_proj"]); modules may be missing, or the whole adapter None.
 
+    `replay_LBTK`, None by default, are the experts that the sampler used, see `route`; L counts
+    the layers that are mixtures of experts.
+
     Args:
       remat: keep one activation a layer for the backward pass and recompute the rest.
+      mesh, rules: those of the learner. With them every device computes its own experts for its own
+        rows; without them the compiler divides the work of experts as it sees fit.
     """
+    experts = None if mesh is None else ExpertMesh(mesh, rules or ShardingRules())
 
-    def run(base, adapter, tokens_BT, positions_BT, segments_BT):
-        cos_BTF, sin_BTF = rope_tables(config, positions_BT)
-
-        def layer(x_BTD, modules):
-            def attend(q_BTHK, k_BTGK, v_BTGK):
-                return causal_attention(q_BTHK, k_BTGK, v_BTGK, segments_BT), None
-
-            return decoder_layer(config, *modules, x_BTD, cos_BTF, sin_BTF, attend)
-
-        body = jax.checkpoint(layer) if remat else layer
-        x_BTD = embed(base, tokens_BT)
-        x_BTD, _ = jax.lax.scan(body, x_BTD, (base["layers"], adapter_layers(adapter)))
-        return rms_norm(x_BTD, base["final_norm"]["scale"], config.rms_norm_eps)
+    def run(base, adapter, tokens_BT, positions_BT, segments_BT, replay_LBTK=None):
+        return _forward(
+            config, base, adapter, tokens_BT, positions_BT, segments_BT, replay_LBTK, remat, experts
+        )[0]
 
     return run
+
+
+def routing_fn(config: ModelConfig) -> Callable[..., jax.Array]:
+    """Builds f with the arguments of `hidden_fn`'s -> the experts used, int32 [L, B, T, K]."""
+
+    def run(base, adapter, tokens_BT, positions_BT, segments_BT, replay_LBTK=None):
+        return _forward(
+            config, base, adapter, tokens_BT, positions_BT, segments_BT, replay_LBTK, False
+        )[1]
+
+    return run
+
+
+def _forward(
+    config, base, adapter, tokens_BT, positions_BT, segments_BT, replay_LBTK, remat, mesh=None
+) -> tuple[jax.Array, jax.Array | None]:
+    tables = rope_tables(config, positions_BT)
+
+    def attend(q_BTHK, k_BTGK, v_BTGK):
+        return causal_attention(q_BTHK, k_BTGK, v_BTGK, segments_BT), None
+
+    x_BTD, experts_LBTK = embed(base, tokens_BT), None
+    for group in config.layer_groups:
+
+        def layer(x_BTD, modules, group=group):
+            *modules, replay_BTK = modules
+            x_BTD, _, experts_BTK = decoder_layer(
+                config, group, *modules, x_BTD, tables, attend, replay_BTK, mesh
+            )
+            return x_BTD, experts_BTK
+
+        stack = (*layer_stack(base, adapter, group), replay_LBTK if group.sparse else None)
+        body = jax.checkpoint(layer) if remat else layer
+        x_BTD, experts_LBTK = jax.lax.scan(body, x_BTD, stack)
+    return rms_norm(x_BTD, base["final_norm"]["scale"], config.rms_norm_eps), experts_LBTK
 
 
 def unembed_fn(config: ModelConfig) -> Callable[..., jax.Array]:
@@ -70,53 +111,35 @@ def embed(base: dict[str, Any], tokens_BT: jax.Array) -> jax.Array:
     return jnp.take(base["embed"]["embedding"], tokens_BT, axis=0, mode="clip")
 
 
-def adapter_layers(adapter: dict[str, Any] | None) -> dict[str, Any]:
-    """The per-layer part of an adapter, empty where there is none."""
-    return (adapter or {}).get("layers", {})
+def layer_stack(
+    base: dict[str, Any], adapter: dict[str, Any] | None, group: LayerGroup
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Parameters and low-rank pairs of a group of layers, the layer axis first; pairs may be {}."""
+    return base[group.name], (adapter or {}).get(group.name, {})
 
 
 def decoder_layer(
     config: ModelConfig,
+    group: LayerGroup,
     layer: dict[str, Any],
     pairs: dict[str, Any],
     x_BTD: jax.Array,
-    cos_BTF: jax.Array,
-    sin_BTF: jax.Array,
+    tables: Tables,
     attend: Attend,
-) -> tuple[jax.Array, Any]:
-    """One pre-norm block: attention, then a SwiGLU feed-forward (arXiv:2002.05202).
+    replay_BTK: jax.Array | None = None,
+    mesh: ExpertMesh | None = None,
+) -> tuple[jax.Array, Any, jax.Array | None]:
+    """One pre-norm block: attention, then a feed-forward part, each of the group's kind.
 
-    Returns the block's output [B, T, D] and the state that `attend` returned.
+    Returns the block's output [B, T, D], the state that `attend` returned, and the experts that
+    were used [B, T, K], None in a dense layer.
     """
-    batch, length, _ = x_BTD.shape
-
-    def linear(name: str, x: jax.Array) -> jax.Array:
-        module = layer[name]
-        y = lora_linear(x, module["kernel"], pairs.get(name))
-        return (y + module["bias"] if "bias" in module else y).astype(x.dtype)
-
-    def heads(name: str, x: jax.Array, count: int) -> jax.Array:
-        return linear(name, x).reshape(batch, length, count, config.head_dim)
-
     h_BTD = rms_norm(x_BTD, layer["input_norm"]["scale"], config.rms_norm_eps)
-    q_BTHK = heads("q_proj", h_BTD, config.num_heads)
-    k_BTGK = heads("k_proj", h_BTD, config.num_kv_heads)
-    v_BTGK = heads("v_proj", h_BTD, config.num_kv_heads)
-    if config.qk_norm:
-        q_BTHK = rms_norm(q_BTHK, layer["q_norm"]["scale"], config.rms_norm_eps)
-        k_BTGK = rms_norm(k_BTGK, layer["k_norm"]["scale"], config.rms_norm_eps)
-    q_BTHK = apply_rope(q_BTHK, cos_BTF, sin_BTF)
-    k_BTGK = apply_rope(k_BTGK, cos_BTF, sin_BTF)
-    out_BTHK, state = attend(q_BTHK, k_BTGK, v_BTGK)
-    x_BTD = x_BTD + linear("o_proj", out_BTHK.reshape(batch, length, -1))
-
+    out_BTD, state = self_attention(config, layer, pairs, h_BTD, tables, attend)
+    x_BTD = x_BTD + out_BTD
     h_BTD = rms_norm(x_BTD, layer["post_norm"]["scale"], config.rms_norm_eps)
-    gated_BTF = jax.nn.silu(linear("gate_proj", h_BTD)) * linear("up_proj", h_BTD)
-    return x_BTD + linear("down_proj", gated_BTF), state
-
-
-def rms_norm(x: jax.Array, scale: jax.Array, eps: float) -> jax.Array:
-    """x / rms(x) · scale over the last axis, computed in float32 (arXiv:1910.07467)."""
-    wide = x.astype(jnp.float32)
-    inverse = jax.lax.rsqrt(jnp.mean(wide * wide, axis=-1, keepdims=True) + eps)
-    return (wide * inverse).astype(x.dtype) * scale
+    if group.sparse:
+        out_BTD, experts_BTK = mixture(config.moe, layer, pairs, h_BTD, replay_BTK, mesh)
+    else:
+        out_BTD, experts_BTK = swiglu(layer, pairs, h_BTD), None
+    return x_BTD + out_BTD, state, experts_BTK

@@ -14,9 +14,9 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from jax_t2sql.errors import UserError
-from jax_t2sql.sampling.formats import ToolFormat, detect_format
 from jax_t2sql.text2sql.codec import Message, Style
-from jax_t2sql.text2sql.protocol import THINK_OPEN
+from jax_t2sql.text2sql.protocol import SOLUTION_CLOSE, THINK_OPEN
+from jax_t2sql.text2sql.tool_formats import HERMES, ToolFormat
 
 # Private-use characters: no template trims, escapes or prints them of its own accord.
 _PLACEHOLDER = re.compile("\ue0f0(\\d+)\ue0f1")
@@ -40,22 +40,17 @@ class ChatCodec:
 
     Surrounding blanks of a message's content are dropped, as most templates do.
 
-    Args:
-      tokenizer: of the model.
-      tool_format: how the model writes tool calls; by default that of its template's family.
-
     Raises:
       UserError: the template does not print each message exactly once and in order.
     """
 
-    def __init__(self, tokenizer: TemplateTokenizer, *, tool_format: ToolFormat | None = None):
+    def __init__(self, tokenizer: TemplateTokenizer):
         self._tokenizer = tokenizer
         self._shapes: dict[tuple[str, ...], tuple[tuple[int, ...], ...]] = {}
         self.stop_ids = frozenset(int(i) for i in tokenizer.stop_ids)
         self._dropped_at_end = self.stop_ids | {tokenizer.pad_id}
         pieces = self._template_pieces(("user", "assistant", "user"))
         self.opens_reasoning = pieces[3].rstrip().endswith(THINK_OPEN)
-        self.tool_format = tool_format or detect_format("".join(pieces))
         self._close_turn = tuple(tokenizer.encode(pieces[2], special=True))
         self._open_turn = tuple(tokenizer.encode(pieces[3], special=True))
 
@@ -81,19 +76,19 @@ class ChatCodec:
         return (*close, *self._tokenizer.encode(text.strip()), *self._open_turn)
 
     def decode(self, ids: Sequence[int]) -> str:
-        """See `Codec.decode`. Tool calls of the model's family are told in the protocol's form."""
+        """See `Codec.decode`."""
         end = len(ids)
         while end and ids[end - 1] in self._dropped_at_end:
             end -= 1
-        return self.tool_format.rewrite(self._tokenizer.decode(ids[:end]))
+        return self._tokenizer.decode(ids[:end])
 
-    def stop_strings(self, style: Style) -> tuple[str, ...]:
+    def stop_strings(self, style: Style, tools: ToolFormat = HERMES) -> tuple[str, ...]:
         """See `Codec.stop_strings`.
 
         Only the tools protocol has closing tags. A closing code fence looks like an opening one,
         so direct and question answers end with the model's end token.
         """
-        return self.tool_format.stop_strings if style == "tools" else ()
+        return (tools.close, SOLUTION_CLOSE) if style == "tools" else ()
 
     def _template_pieces(self, roles: tuple[str, ...]) -> list[str]:
         """What the template prints before, between and after the contents of these turns."""

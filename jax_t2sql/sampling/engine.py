@@ -227,7 +227,7 @@ def _left_pad(prompts: list[tuple[int, ...]], width: int, rows: int):
 def _prefill(config, base, adapter, tokens_PT, positions_PT, valid_PT):
     """Runs prompts: logits_PV of the token after each, and the cache that holds them."""
     rows, width = tokens_PT.shape
-    dtype = jax.tree.leaves(base)[0].dtype
+    dtype = base["embed"]["embedding"].dtype
     cache = init_cache(config, rows, width, dtype)
     hidden_PTD, cache = extend_fn(config)(
         base, adapter, tokens_PT, positions_PT, valid_PT, cache, jnp.int32(0)

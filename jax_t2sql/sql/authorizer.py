@@ -23,6 +23,8 @@ _FORBIDDEN_FUNCTIONS = frozenset({"load_extension", "fts3_tokenizer"})
 # What SQLite itself reads when it declares the columns of a table-valued function.
 _OF_TABLE_FUNCTIONS = ("sqlite_master", "ROWID")
 
+_MAX_NAMES = 10_000  # kept folded; a query can make up any number
+
 _READING = (sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_RECURSIVE)
 
 # Statements that are never a question. Named so that the refusal can say which it was; the
@@ -54,9 +56,12 @@ class Authorizer:
       denied: what it wanted to do and may not, "" if nothing.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, stored: frozenset[str]) -> None:
+        """Takes the folded names of the tables that are stored in the file."""
         self.read: set[tuple[str, str]] = set()
         self.denied = ""
+        self._stored = stored
+        self._names: dict[tuple[str, str], str | None] = {}
 
     def begin(self) -> None:
         """Forgets the statement before."""
@@ -81,13 +86,18 @@ class Authorizer:
         self.denied = f"{asked} is not allowed"
         return sqlite3.SQLITE_DENY
 
-    def columns_of(self, stored: frozenset[str]) -> frozenset[str]:
-        """Folded names of the columns read of these tables (folded names too)."""
-        return frozenset(
-            fold(column)
-            for table, column in self.read
-            if fold(table) in stored and (table, column) != _OF_TABLE_FUNCTIONS
-        )
+    def stored_columns(self) -> frozenset[str]:
+        """Folded names of the columns read of stored tables."""
+        if len(self._names) > _MAX_NAMES:
+            self._names.clear()
+        names = {self._names.get(pair) or self._stored_column(pair) for pair in self.read}
+        return frozenset(names - {None})
+
+    def _stored_column(self, pair: tuple[str, str]) -> str | None:
+        table, column = pair
+        is_stored = fold(table) in self._stored and pair != _OF_TABLE_FUNCTIONS
+        self._names[pair] = name = fold(column) if is_stored else None
+        return name
 
 
 _ACTIONS = {

@@ -11,9 +11,11 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 
+from jax_t2sql.sql.undecided import Undecided
+
 Row = tuple
 
-# A search for pairs gives up, as not found, after looking at so many.
+# A search for pairs gives up after looking at so many.
 _MAX_LOOKS = 2_000_000
 
 # Equals itself, unlike the float, and nothing else. (SQLite itself stores NaN as NULL.)
@@ -138,7 +140,7 @@ class _Window:
         return sorted(rows, key=lambda row: (row[self._column], row))
 
     def close_to(self, row: Row) -> Iterator[int]:
-        """Indices of the rows close to this one; none any more when the work is capped."""
+        """Indices of the rows close to this one; Undecided once that has been too much work."""
         key = row[self._column]
         low, high = 0, len(self.rows)
         if isinstance(key, (int, float)) and math.isfinite(key):
@@ -148,7 +150,10 @@ class _Window:
         for i in range(low, high):
             self._looks += 1
             if self._looks > _MAX_LOOKS:
-                return
+                raise Undecided(
+                    "these results hold too many numbers closer to each other than the tolerance to"
+                    " pair them; compare them with a smaller rel_tol"
+                )
             if rows_close(row, self.rows[i], self._rel_tol):
                 yield i
 

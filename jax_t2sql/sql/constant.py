@@ -12,9 +12,10 @@ _LITERAL_WORDS = ("NULL", "TRUE", "FALSE", "AND", "OR", "NOT", "IS", "IN", "LIKE
     "CASE", "WHEN", "THEN", "ELSE", "END", "CAST", "DISTINCT", "ALL")  # fmt: skip
 _CLAUSES = ("FROM", "WHERE", "GROUP", "HAVING", "WINDOW", "ORDER", "LIMIT", "UNION", "INTERSECT",
     "EXCEPT")  # fmt: skip
-# Most queries begin with the name of a column, which settles it.
+# Most queries begin with the name of a column or with an aggregate, which settles it.
 _MAYBE = re.compile(
-    r"[\s(]*(?:with\b|values\b|select\s+(?:distinct\s+|all\s+)?(?:[-+(.'\"0-9]|\w+\s*\(|x'|null\b|case\b))",
+    r"[\s(]*(?:with\b|values\b|select\s+(?:distinct\s+|all\s+)?"
+    rf"(?:[-+(.'\"0-9]|(?!(?:{'|'.join(sorted(_AGGREGATES))})\s*\()\w+\s*\(|x'|null\b|case\b))",
     re.IGNORECASE,
 )
 _LONGEST = 20_000

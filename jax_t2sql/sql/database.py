@@ -67,14 +67,16 @@ def check_database(path: Path) -> Path:
     if not head.startswith(_MAGIC):
         fault = "is empty" if not head else f"starts with {head[:16]!r}"
         raise UserError(f"{path}: {fault}, which is no SQLite database; replace the file")
+    # SQLite keeps them beside the file itself, wherever a link to it is.
+    real = os.path.realpath(path)
     # An immutable open ignores the log, so rows committed to it alone would silently be missing.
-    log = Path(f"{path}-wal")
+    log = Path(f"{real}-wal")
     if log.is_file() and log.stat().st_size > 0:
         raise UserError(
             f"{path}: {log.name} holds {log.stat().st_size} bytes of changes that are not in the"
             " file; run `PRAGMA wal_checkpoint(TRUNCATE)` with the sqlite3 shell first"
         )
-    journal = Path(f"{path}-journal")
+    journal = Path(f"{real}-journal")
     if journal.is_file() and _head(journal) == _HOT_JOURNAL:
         raise UserError(
             f"{path}: {journal.name} holds the undoing of a change that was broken off, so the file"
@@ -102,14 +104,15 @@ def connect_readonly(path: str | os.PathLike) -> sqlite3.Connection:
     uri = f"{Path(path).absolute().as_uri()}?mode=ro&immutable=1"
     try:
         connection = sqlite3.connect(uri, uri=True, isolation_level=None, cached_statements=0)
-        connection.text_factory = _decode
+        connection.text_factory = decode_text
         connection.execute("SELECT 1 FROM sqlite_master").close()
     except (sqlite3.Error, ValueError) as error:
         raise UserError(f"{path}: cannot be opened as a SQLite database: {error}") from None
     return connection
 
 
-def _decode(text: bytes) -> str:
+def decode_text(text: bytes) -> str:
+    """Text of a database; bytes that are no UTF-8 become lone surrogates."""
     return text.decode("utf-8", "surrogateescape")
 
 

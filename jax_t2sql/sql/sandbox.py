@@ -6,13 +6,14 @@ rows and bytes have caps. What none of them stops is one long step inside SQLite
 LIKE): that takes a process that can be killed, `jax_t2sql.grading.GradingPool`.
 """
 
+import contextlib
 import os
 import sqlite3
 import time
 from typing import Self
 
 from jax_t2sql.sql.authorizer import Authorizer, refusal
-from jax_t2sql.sql.database import connect_readonly
+from jax_t2sql.sql.database import connect_readonly, decode_text
 from jax_t2sql.sql.outcome import Limits, Outcome
 from jax_t2sql.sql.quoted import texts_in_double_quotes, warning
 from jax_t2sql.sql.schema import fold, quote_identifier
@@ -45,19 +46,17 @@ class Sandbox:
         self._limits = limits
         self._connection = connect_readonly(path)
         # Strict decoding is quicker; the first text that is not UTF-8 brings the other rule back.
-        self._lenient = self._connection.text_factory
         self._connection.text_factory = str
-        self._stored = _stored_tables(self._connection)
         self._columns_of: dict[str, frozenset[str]] = {}
-        self._authorizer = Authorizer()
+        self._authorizer = Authorizer(_stored_tables(self._connection))
         self._deadline = float("inf")
-        # No spill files beside the database or in the temporary folder, nor code hidden in views.
+        # No spill files beside the database or in the temporary folder.
         self._connection.execute("PRAGMA temp_store = MEMORY")
-        self._connection.execute("PRAGMA trusted_schema = OFF")
         self._connection.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 0)
         self._connection.setlimit(sqlite3.SQLITE_LIMIT_SQL_LENGTH, 4 * MAX_SQL_CHARS)
         self._longest = 0
         self._allow_length(limits.max_bytes)
+        _connect_virtual_tables(self._connection)
         self._connection.set_authorizer(self._authorizer)
         self._connection.set_progress_handler(self._out_of_time, _STEPS_BETWEEN_LOOKS)
 
@@ -115,7 +114,7 @@ class Sandbox:
         seconds = time.monotonic() - start
         if excess:
             return Outcome("too_large", message=excess, seconds=seconds)
-        reads = self._authorizer.columns_of(self._stored)
+        reads = self._authorizer.stored_columns()
         warnings = self._texts_in_double_quotes(statement) if warn else ()
         warnings = tuple(map(warning, warnings))
         return Outcome(
@@ -135,7 +134,7 @@ class Sandbox:
         except sqlite3.OperationalError as error:
             if self._connection.text_factory is not str or "decode to UTF-8" not in str(error):
                 raise
-        self._connection.text_factory = self._lenient
+        self._connection.text_factory = decode_text
         return self._fetch(statement, limits)
 
     def _fetch(self, statement: str, limits: Limits) -> "_Fetched":
@@ -191,8 +190,8 @@ class Sandbox:
     def _columns(self, table: str) -> frozenset[str]:
         """Folded names of a table's columns, hidden ones included."""
         if table not in self._columns_of:
-            rows = self._connection.execute(f"PRAGMA table_xinfo({quote_identifier(table)})")
-            self._columns_of[table] = frozenset(fold(row[1]) for row in rows)
+            names = _names(self._connection, "pragma_table_xinfo(?)", table)
+            self._columns_of[table] = frozenset(map(fold, names))
         return self._columns_of[table]
 
 
@@ -202,6 +201,26 @@ _Fetched = tuple[tuple[str, ...], list[tuple], int, str]
 
 def _stored_tables(connection: sqlite3.Connection) -> frozenset[str]:
     """Folded names of the tables in the file, the schema's own included."""
-    query = "SELECT CAST(name AS BLOB) FROM sqlite_master WHERE type = 'table'"
-    names = [name.decode("utf-8", "replace") for (name,) in connection.execute(query)]
+    names = _names(connection, "sqlite_master WHERE type = 'table'")
     return frozenset(map(fold, names)) | {"sqlite_master"}
+
+
+def _connect_virtual_tables(connection: sqlite3.Connection) -> None:
+    """Has the virtual tables set up before there is an authorizer.
+
+    An R*-tree prepares the statements that would write to it when it is first used, although
+    nothing runs them.
+    """
+    for name in _names(connection, "sqlite_master WHERE type = 'table' AND rootpage = 0"):
+        # One of an unknown module, or a damaged one, is an error of the queries that use it.
+        with contextlib.suppress(sqlite3.Error, UnicodeEncodeError):
+            connection.execute(f"SELECT 1 FROM {quote_identifier(name)} LIMIT 0").close()
+
+
+def _names(connection: sqlite3.Connection, source: str, *parameters: str) -> list[str]:
+    """Names in the schema; not all are UTF-8."""
+    factory, connection.text_factory = connection.text_factory, decode_text
+    try:
+        return [name for (name,) in connection.execute(f"SELECT name FROM {source}", parameters)]
+    finally:
+        connection.text_factory = factory

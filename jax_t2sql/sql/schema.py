@@ -88,8 +88,8 @@ def quote_identifier(name: str) -> str:
 def read_schema(path: str | os.PathLike) -> Schema:
     """Reads tables, columns and keys of a database file.
 
-    SQLite's own tables (`sqlite_…`) are left out. A view that no longer compiles is left out too:
-    no query could use it.
+    SQLite's own tables (`sqlite_…`) are left out. So is what no query could use: a view that no
+    longer compiles, a table whose name is not UTF-8.
 
     Raises:
       UserError: the file is no readable database.
@@ -100,7 +100,9 @@ def read_schema(path: str | os.PathLike) -> Schema:
         database = sqlite_utils.Database(connection, execute_plugins=False)
         try:
             names = [
-                name for name in database.table_names() if not fold(name).startswith("sqlite_")
+                name
+                for name in database.table_names()
+                if not fold(name).startswith("sqlite_") and _is_utf8(name)
             ]
             tables = [
                 Table(
@@ -111,7 +113,7 @@ def read_schema(path: str | os.PathLike) -> Schema:
                 for name in names
             ]
             for name in database.view_names():
-                with contextlib.suppress(sqlite3.OperationalError):
+                with contextlib.suppress(sqlite3.OperationalError, UnicodeEncodeError):
                     columns = _columns(database.view(name))
                     tables.append(Table(name=name, columns=columns, is_view=True))
         except sqlite3.Error as error:
@@ -130,6 +132,14 @@ def _columns(table) -> tuple[Column, ...]:
         )
         for column in table.columns
     )
+
+
+def _is_utf8(name: str) -> bool:
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _foreign_key(key) -> ForeignKey:

@@ -81,6 +81,7 @@ def significant(sql: str) -> list[Token]:
 
 # The same rules without the tokens, for texts of a megabyte: what parts statements, and what does
 # not. Possessive, so that no text makes the search go back.
+_BLANKS = " \t\n\f\r\ufeff"
 _BLANK = r"(?:[\ \t\n\f\r\ufeff]|--[^\n]*|/\*.*?(?:\*/|\Z))"
 _SOLID = r"""
     (?:
@@ -108,7 +109,16 @@ def split_statement(sql: str) -> tuple[str, str]:
     >>> split_statement("SELECT 1; SELECT 2;")
     ('SELECT 1', 'SELECT 2;')
     """
+    if _is_bare(sql):
+        return sql, ""
     statement = _STATEMENT.match(sql, _BETWEEN.match(sql).end())
     if not statement:
         return "", ""
     return statement[0], sql[_BETWEEN.match(sql, statement.end()).end() :].rstrip()
+
+
+def _is_bare(sql: str) -> bool:
+    """Whether nothing in a text can end a statement or stand around it: so with most."""
+    if ";" in sql or "--" in sql or "/*" in sql:
+        return False
+    return bool(sql) and sql[0] not in _BLANKS and sql[-1] not in _BLANKS

@@ -1,8 +1,8 @@
 """From a question over a database to a finished episode.
 
-Problems and their files, the schema as text, prompts in three styles, the tool protocol, and the
-multi-turn episode as a pure state machine over token ids. Knows no sampler and no array library:
-a `Codec` and `Completion`s are all it sees of a model.
+Problems and their files, the schema as text within a token budget, prompts in three styles, the
+tool protocol, evidence blocks, and the multi-turn episode as a pure state machine over token ids.
+Knows no sampler and no array library: a `Codec` and `Completion`s are all it sees of a model.
 """
 
 from jax_t2sql.text2sql.codec import Codec, Message, Style
@@ -17,7 +17,9 @@ from jax_t2sql.text2sql.episode_state import (
     RunSql,
     Turn,
 )
+from jax_t2sql.text2sql.evidence import Compliance, check_evidence, evidence_pieces
 from jax_t2sql.text2sql.problem import Problem, load_problems
+from jax_t2sql.text2sql.prompt_options import PromptOptions
 from jax_t2sql.text2sql.prompts import build_messages, prompt_schema
 from jax_t2sql.text2sql.schema_text import schema_text
 
@@ -25,12 +27,14 @@ __all__ = [
     "NO_VERSION",
     "Codec",
     "Completion",
+    "Compliance",
     "Ending",
     "EpisodeConfig",
     "EpisodeState",
     "Generate",
     "Message",
     "Problem",
+    "PromptOptions",
     "PromptTooLong",
     "RunSql",
     "Style",
@@ -38,6 +42,8 @@ __all__ = [
     "after_completion",
     "after_sql",
     "build_messages",
+    "check_evidence",
+    "evidence_pieces",
     "load_problems",
     "prompt_schema",
     "schema_text",

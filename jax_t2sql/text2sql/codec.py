@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from typing import Literal, Protocol, TypedDict
 
+from jax_t2sql.text2sql.tool_formats import HERMES, ToolFormat
+
 Style = Literal["tools", "direct", "question"]
 
 
@@ -44,6 +46,6 @@ class Codec(Protocol):
         """Text of a sampled turn, without the stop tokens at its end."""
         ...
 
-    def stop_strings(self, style: Style) -> tuple[str, ...]:
+    def stop_strings(self, style: Style, tools: ToolFormat = HERMES) -> tuple[str, ...]:
         """Strings whose completion ends a turn (they stay part of it)."""
         ...

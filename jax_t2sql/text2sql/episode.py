@@ -13,7 +13,7 @@ from dataclasses import replace
 from jax_t2sql.errors import UserError
 from jax_t2sql.sql import Outcome
 from jax_t2sql.text2sql import protocol
-from jax_t2sql.text2sql.codec import Codec, Style
+from jax_t2sql.text2sql.codec import Codec
 from jax_t2sql.text2sql.completion import Completion
 from jax_t2sql.text2sql.episode_state import (
     NO_VERSION,
@@ -70,7 +70,7 @@ def after_completion(state: EpisodeState, completion: Completion, codec: Codec) 
             f"a completion has {len(completion.ids)} tokens, {request.max_tokens} were allowed:"
             " the sampler ignores max_tokens"
         )
-    turns_left, style = state.turns_left, state.config.style
+    turns_left, style, tools = state.turns_left, state.config.style, state.config.options.tools
     state = _append_sampled(state, completion)
     text = codec.decode(completion.ids)
 
@@ -82,9 +82,9 @@ def after_completion(state: EpisodeState, completion: Completion, codec: Codec) 
         ending = Ending(kind, sql, reason)
         return replace(state, turns=turn(turn_kind, sql=sql), pending=None, ending=ending)
 
-    if _is_cut_off(completion, request, text, codec, style):
+    if _is_cut_off(completion, request, text, codec, state.config):
         return end("cut_off", "cut_off", "token limit of the turn")
-    match protocol.parse(text, style, inside_reasoning=codec.opens_reasoning):
+    match protocol.parse(text, style, inside_reasoning=codec.opens_reasoning, tools=tools):
         case protocol.Answer(sql):
             return end("answered", "answer", "solution", sql)
         case protocol.Broken(reason):
@@ -96,7 +96,7 @@ def after_completion(state: EpisodeState, completion: Completion, codec: Codec) 
         case protocol.Malformed() if not turns_left:
             return end("contract_broken", "malformed", "no answer within the turn budget")
         case protocol.Malformed(fault):
-            observation = describe_fault(fault, turns_left=turns_left - 1)
+            observation = describe_fault(fault, turns_left=turns_left - 1, tools=tools)
             state = replace(state, turns=turn("malformed", observation=observation))
             return _append_observation(state, observation, codec)
 
@@ -120,7 +120,7 @@ def _name(pending: Generate | RunSql | None) -> str:
 
 
 def _is_cut_off(
-    completion: Completion, request: Generate, text: str, codec: Codec, style: Style
+    completion: Completion, request: Generate, text: str, codec: Codec, config: EpisodeConfig
 ) -> bool:
     """True if the turn met its token limit, by its stop cause or by its ids.
 
@@ -133,7 +133,8 @@ def _is_cut_off(
         return False
     if completion.ids[-1] in codec.stop_ids:
         return False
-    return not any(stop in text for stop in codec.stop_strings(style))
+    stops = codec.stop_strings(config.style, config.options.tools)
+    return not any(stop in text for stop in stops)
 
 
 def _append_sampled(state: EpisodeState, completion: Completion) -> EpisodeState:

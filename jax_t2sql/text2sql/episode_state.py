@@ -5,6 +5,7 @@ from typing import Literal
 
 from jax_t2sql.text2sql.codec import Style
 from jax_t2sql.text2sql.problem import Problem
+from jax_t2sql.text2sql.prompt_options import PLAIN, PromptOptions
 
 NO_VERSION = -1  # of context tokens, which no weights sampled
 
@@ -19,6 +20,7 @@ class EpisodeConfig:
       max_tokens_per_turn: tokens sampled in a turn; a turn that reaches it is cut off.
       max_context: tokens of prompt, turns and observations together.
       max_result_rows, max_cell_chars: where an observation is cut.
+      options: what the prompt says besides, and how calls are written.
     """
 
     style: Style = "tools"
@@ -27,6 +29,7 @@ class EpisodeConfig:
     max_context: int = 8192
     max_result_rows: int = 50
     max_cell_chars: int = 200
+    options: PromptOptions = PLAIN
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,19 +3,11 @@
 from collections.abc import Sequence
 
 from jax_t2sql.sql import Outcome
-from jax_t2sql.text2sql.protocol import (
-    CALL_CLOSE,
-    CALL_OPEN,
-    SOLUTION_CLOSE,
-    SOLUTION_OPEN,
-    TOOL_NAME,
-)
+from jax_t2sql.text2sql.protocol import SOLUTION_CLOSE, SOLUTION_OPEN
+from jax_t2sql.text2sql.tool_formats import HERMES, ToolFormat
 from jax_t2sql.text2sql.values import displayable, show_value
 
 _MAX_MESSAGE_CHARS = 1000  # an error message may quote the query
-_HOW_TO_CALL = (
-    f'{CALL_OPEN}{{"name": "{TOOL_NAME}", "arguments": {{"query": "SELECT …"}}}}{CALL_CLOSE}'
-)
 _HOW_TO_ANSWER = f"{SOLUTION_OPEN}SELECT …{SOLUTION_CLOSE}"
 
 _FAILURES = {
@@ -48,9 +40,10 @@ def describe_outcome(
     return _respond(lines, turns_left)
 
 
-def describe_fault(fault: str, *, turns_left: int) -> str:
+def describe_fault(fault: str, *, turns_left: int, tools: ToolFormat = HERMES) -> str:
     """The observation after a message that was neither a call nor an answer."""
-    lines = [_short(fault), f"Nothing was run. Send {_HOW_TO_CALL} or {_HOW_TO_ANSWER}."]
+    how_to_call = tools.write("SELECT …").replace("\n", "")
+    lines = [_short(fault), f"Nothing was run. Send {how_to_call} or {_HOW_TO_ANSWER}."]
     return _respond(lines, turns_left)
 
 

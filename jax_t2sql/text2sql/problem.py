@@ -28,6 +28,7 @@ class Problem:
       evidence: external knowledge that goes with the question; "" without.
       grading: how results are compared: a mode that `jax_t2sql.sql.parse_mode` reads.
       difficulty: the benchmark's label, if it has one.
+      source: name of the set that it comes from; "" for a plain file.
     """
 
     question_id: str
@@ -37,6 +38,7 @@ class Problem:
     evidence: str = ""
     grading: str = "set"
     difficulty: str | None = None
+    source: str = ""
 
 
 def load_problems(path: str | Path) -> list[Problem]:

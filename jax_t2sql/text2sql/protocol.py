@@ -1,6 +1,7 @@
 """Reading a model's message: tool calls, solutions, SQL blocks and reasoning.
 
-Tool calls are the Hermes/Qwen form, JSON between tags; a final answer stands between solution tags:
+Tool calls have the form of the model's family (`tool_formats`), JSON between tags for most; a final
+answer stands between solution tags:
 
     <tool_call>{"name": "execute_sql_query", "arguments": {"query": "SELECT 1"}}</tool_call>
     <solution>SELECT 1</solution>
@@ -8,25 +9,20 @@ Tool calls are the Hermes/Qwen form, JSON between tags; a final answer stands be
 What stands inside a reasoning block (<think>…</think>) never counts.
 """
 
-import json
 import re
 from dataclasses import dataclass
 
 from jax_t2sql.text2sql.codec import Style
+from jax_t2sql.text2sql.tool_formats import HERMES, BadCall, ToolFormat
 
-TOOL_NAME = "execute_sql_query"
-CALL_OPEN, CALL_CLOSE = "<tool_call>", "</tool_call>"
 SOLUTION_OPEN, SOLUTION_CLOSE = "<solution>", "</solution>"
 THINK_OPEN, THINK_CLOSE = "<think>", "</think>"
 
 _THINK = re.compile(f"{THINK_OPEN}|{THINK_CLOSE}")
-_CALL = re.compile(f"{CALL_OPEN}(.*?){CALL_CLOSE}", re.DOTALL)
 _SOLUTION = re.compile(f"{SOLUTION_OPEN}(.*?){SOLUTION_CLOSE}", re.DOTALL)
 _FENCED = re.compile(r"```(.*?)```", re.DOTALL)
 _FENCE_LINE = re.compile(r"[ \t]*(\w*)[ \t]*(?:\r?\n|\Z)")
 _FENCE_WORD = re.compile(r"[ \t]*sql(?:ite)?\b", re.IGNORECASE)
-# JSON can spell characters that no SQL text can hold: zero, and halves of surrogate pairs.
-_UNSPEAKABLE = re.compile("[\x00\ud800-\udfff]")
 _QUERY = re.compile(r"\s*(SELECT\b|WITH\s+(RECURSIVE\s+)?\S+\s+AS\s*\()", re.IGNORECASE)
 _SQL_LANGUAGES = frozenset({"", "sql", "sqlite"})
 
@@ -62,7 +58,9 @@ class Broken:
 Parsed = Call | Answer | Malformed | Broken
 
 
-def parse(text: str, style: Style, *, inside_reasoning: bool = False) -> Parsed:
+def parse(
+    text: str, style: Style, *, inside_reasoning: bool = False, tools: ToolFormat = HERMES
+) -> Parsed:
     """Reads one complete message of the model.
 
     tools: one call or one solution; a solution may wrap its SQL in a code fence.
@@ -75,10 +73,11 @@ def parse(text: str, style: Style, *, inside_reasoning: bool = False) -> Parsed:
       text: the message, special tokens at its end removed.
       style: the prompt style that the message answers.
       inside_reasoning: the prompt ended inside an open reasoning block.
+      tools: how calls are written.
     """
     visible = without_reasoning(text, inside_reasoning=inside_reasoning)
     if style == "tools":
-        return _parse_tools(text, visible)
+        return _parse_tools(text, visible, tools)
     sql = _last_fenced_sql(visible)
     bare = style == "question" or ("```" not in visible and _QUERY.match(visible))
     if sql is None and bare:
@@ -111,9 +110,9 @@ def without_reasoning(text: str, *, inside_reasoning: bool = False) -> str:
     return "".join(kept)
 
 
-def _parse_tools(text: str, visible: str) -> Parsed:
+def _parse_tools(text: str, visible: str, tools: ToolFormat) -> Parsed:
     # Opening tags are counted, not closed pairs, so that half a tag cannot hide a second answer.
-    calls, solutions = visible.count(CALL_OPEN), visible.count(SOLUTION_OPEN)
+    calls, solutions = visible.count(tools.open), visible.count(SOLUTION_OPEN)
     if calls and solutions:
         return Broken("call and solution in one turn")
     if solutions > 1:
@@ -127,32 +126,12 @@ def _parse_tools(text: str, visible: str) -> Parsed:
     if calls > 1:
         return Malformed("There were several tool calls; only one is allowed in a message.")
     if calls:
-        found = _CALL.search(visible)
-        return _parse_call(found[1]) if found else Malformed(f"The call has no {CALL_CLOSE}.")
-    if CALL_OPEN in text or SOLUTION_OPEN in text:
+        body, close, _ = visible.partition(tools.open)[2].partition(tools.close)
+        query = tools.read(body) if close else BadCall(f"The call has no {tools.close}.")
+        return Malformed(query.fault) if isinstance(query, BadCall) else Call(query)
+    if tools.open in text or SOLUTION_OPEN in text:
         return Malformed("What stands inside the reasoning block does not count.")
     return Malformed("There was neither a tool call nor a solution.")
-
-
-def _parse_call(body: str) -> Parsed:
-    try:
-        # strict=False: models write line breaks of their SQL as they are, and that is harmless.
-        call = json.loads(body, strict=False)
-    except ValueError as error:
-        return Malformed(f"The tool call is not JSON ({error}).")
-    except RecursionError:
-        return Malformed("The tool call is not JSON (nested too deeply).")
-    if not isinstance(call, dict) or call.get("name") != TOOL_NAME:
-        return Malformed(f'The call must be an object with "name": "{TOOL_NAME}".')
-    arguments = call.get("arguments")
-    if not isinstance(arguments, dict) or set(arguments) != {"query"}:
-        return Malformed('"arguments" must be an object with the one field "query".')
-    query = arguments["query"]
-    if not isinstance(query, str) or not query.strip():
-        return Malformed('"query" must be a text with SQL in it.')
-    if _UNSPEAKABLE.search(query):
-        return Malformed('"query" holds a zero character or half of a surrogate pair.')
-    return Call(query.strip())
 
 
 def _last_fenced_sql(text: str) -> str | None:

@@ -1,22 +1,19 @@
 """A database's schema as SQL text for a prompt.
 
 Printed anew from the tables found, not copied from the file: names are quoted where SQL needs it,
-so that the text loads back into SQLite and gives the same names, and data stand in comments.
+so that the text loads back into SQLite and gives the same names, and all else stands in comments.
 """
 
-import contextlib
-import functools
 import os
 import re
-import sqlite3
-from pathlib import Path
+from collections.abc import Callable
+from dataclasses import dataclass
 
-from jax_t2sql.errors import UserError
-from jax_t2sql.sql import Column, Table, quote_identifier, read_schema, sample_values
-from jax_t2sql.sql.database import connect_readonly, file_identity
-from jax_t2sql.text2sql.values import displayable, show_value
+from jax_t2sql.sql import Column, Table, quote_identifier
+from jax_t2sql.text2sql.prompt_options import Dialect
+from jax_t2sql.text2sql.schema_doc import SchemaDoc, read_doc
+from jax_t2sql.text2sql.values import displayable
 
-_MAX_VALUE_CHARS = 60
 _PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 # A declared type as SQLite reads it back: words, then perhaps one or two numbers.
 _PLAIN_TYPE = re.compile(
@@ -41,56 +38,88 @@ _KEYWORD_LIST = (
 _KEYWORDS = frozenset(_KEYWORD_LIST.split())
 
 
-def schema_text(path: str | os.PathLike, *, sample_values: int = 3, sample_rows: int = 0) -> str:
-    """CREATE TABLE statements of a database file, with stored values as comments.
+@dataclass(frozen=True)
+class _Quoting:
+    """How a dialect writes names of columns, and of tables."""
 
-    The text is remembered until the file changes.
+    column: Callable[[str], str]
+    table: Callable[[str], str]
 
-    Args:
-      path: the database file.
-      sample_values: distinct values shown beside each column.
-      sample_rows: first rows shown under each table, below the names of the columns.
+
+def schema_text(
+    path: str | os.PathLike,
+    *,
+    sample_values: int = 3,
+    sample_rows: int = 0,
+    descriptions: bool = True,
+) -> str:
+    """CREATE TABLE statements of a database file, with what is known of a column as a comment.
+
+    Args: as `schema_doc.read_doc`.
 
     Raises:
       UserError: the file is no readable database.
     """
-    return _print_schema(Path(path), file_identity(path), sample_values, sample_rows)
+    doc = read_doc(
+        path, sample_values=sample_values, sample_rows=sample_rows, descriptions=descriptions
+    )
+    return print_schema(doc)
 
 
-@functools.lru_cache(maxsize=1024)
-def _print_schema(path: Path, _identity: tuple[int, ...], values: int, rows: int) -> str:
-    statements = [_print_table(path, t, values, rows) for t in read_schema(path).tables]
-    # A name of bytes that are no UTF-8 arrives with lone surrogates, which no tokenizer takes.
-    return "\n\n".join(statements).encode("utf-8", "backslashreplace").decode()
+def print_schema(doc: SchemaDoc, *, dialect: Dialect = "sqlite") -> str:
+    """CREATE TABLE statements that load into a database and give the same names.
+
+    Args:
+      doc: what to print.
+      dialect: whose rules say which names need quotes. Snowflake reads bare names as upper case,
+        and a name there may have parts, database.schema.table.
+    """
+    quoting = _QUOTING[dialect]
+    return "\n\n".join(_print_table(doc, table, quoting) for table in doc.schema.tables)
 
 
-def _print_table(path: Path, table: Table, values: int, rows: int) -> str:
+def _print_table(doc: SchemaDoc, table: Table, quoting: _Quoting) -> str:
     key = table.primary_key
-    lines = []
-    for column in table.columns:
-        comment = ""
-        if values:
-            found = sample_values(path, table.name, column.name, values)
-            comment = ", ".join(_literal(value) for value in found)
-        lines.append((_define(column, inline_key=len(key) == 1), comment))
+    lines = [
+        (_define(column, quoting, inline_key=len(key) == 1), doc.comment(table.name, column.name))
+        for column in table.columns
+    ]
     if len(key) > 1:
-        lines.append((f"PRIMARY KEY ({_names(key)})", ""))
+        lines.append((f"PRIMARY KEY ({_names(key, quoting)})", ""))
     for foreign in table.foreign_keys:
-        target = f" ({_names(foreign.other_columns)})" if foreign.other_columns else ""
-        reference = f"REFERENCES {_name(foreign.other_table)}{target}"
-        lines.append((f"FOREIGN KEY ({_names(foreign.columns)}) {reference}", ""))
-    head = f"CREATE TABLE {_name(table.name)} ("
-    text = [head + (" -- a view" if table.is_view else "")]
+        target = f" ({_names(foreign.other_columns, quoting)})" if foreign.other_columns else ""
+        reference = f"REFERENCES {quoting.table(foreign.other_table)}{target}"
+        lines.append((f"FOREIGN KEY ({_names(foreign.columns, quoting)}) {reference}", ""))
+    notes = ["a view"] if table.is_view else []
+    if table.name in doc.left_out:
+        whole = len(table.columns) + doc.left_out[table.name]
+        notes.append(f"{len(table.columns)} of {whole} columns shown")
+    head = f"CREATE TABLE {quoting.table(table.name)} ("
+    text = [head + (f" -- {', '.join(notes)}" if notes else "")]
     for index, (definition, comment) in enumerate(lines, start=1):
         comma = "," if index < len(lines) else ""
         text.append(f"  {definition}{comma}" + (f" -- {comment}" if comment else ""))
     text.append(");")
-    text += [f"-- {line}" for line in _first_rows(path, table, rows)]
-    return "\n".join(text)
+    text += [f"-- {line}" for line in _first_rows(doc, table, quoting)]
+    # A name of bytes that are no UTF-8 arrives with lone surrogates, which no tokenizer takes.
+    return "\n".join(text).encode("utf-8", "backslashreplace").decode()
 
 
-def _define(column: Column, *, inline_key: bool) -> str:
-    words = [_name(column.name)]
+def _first_rows(doc: SchemaDoc, table: Table, quoting: _Quoting) -> list[str]:
+    """A query for the first rows, its column names and its rows; nothing without rows.
+
+    The names stand above the values, so that no reader has to count positions.
+    """
+    rows = doc.rows.get(table.name)
+    if not rows:
+        return []
+    shown = f"SELECT * FROM {quoting.table(table.name)} LIMIT {len(rows)};"
+    head = " | ".join(quoting.column(column.name) for column in table.columns)
+    return [displayable(shown), displayable(head), *rows]
+
+
+def _define(column: Column, quoting: _Quoting, *, inline_key: bool) -> str:
+    words = [quoting.column(column.name)]
     if column.type:
         plain = _PLAIN_TYPE.match(column.type) and not _keyword_in(column.type)
         words.append(column.type if plain else quote_identifier(column.type))
@@ -101,44 +130,28 @@ def _define(column: Column, *, inline_key: bool) -> str:
     return " ".join(words)
 
 
-def _first_rows(path: Path, table: Table, count: int) -> list[str]:
-    """A query for the first rows, its column names and its rows; nothing for an empty table.
-
-    The names stand above the values, so that no reader has to count positions.
-    """
-    if not count:
-        return []
-    # Not *, which also gives the generated columns that the statement above leaves out.
-    columns = ", ".join(quote_identifier(column.name) for column in table.columns)
-    query = f"SELECT {columns} FROM {quote_identifier(table.name)} LIMIT ?"
-    with contextlib.closing(connect_readonly(path)) as connection:
-        try:
-            rows = connection.execute(query, (count,)).fetchall()
-        except sqlite3.Error as error:
-            raise UserError(f"{path}: rows of {table.name}: {error}") from None
-    if not rows:
-        return []
-    shown = f"SELECT * FROM {_name(table.name)} LIMIT {count};"
-    head = " | ".join(_name(column.name) for column in table.columns)
-    cells = [" | ".join(_cell(value) for value in row) for row in rows]
-    return [displayable(shown), displayable(head), *cells]
-
-
-def _cell(value: object) -> str:
-    return show_value(value, max_chars=_MAX_VALUE_CHARS)[0]
-
-
-def _literal(value: object) -> str:
-    return show_value(value, max_chars=_MAX_VALUE_CHARS, quote=True)[0]
-
-
-def _names(names: tuple[str, ...]) -> str:
-    return ", ".join(_name(name) for name in names)
+def _names(names: tuple[str, ...], quoting: _Quoting) -> str:
+    return ", ".join(map(quoting.column, names))
 
 
 def _name(name: str) -> str:
     plain = _PLAIN_NAME.match(name) and name.upper() not in _KEYWORDS
     return name if plain else quote_identifier(name)
+
+
+def _snowflake_name(name: str) -> str:
+    plain = _name(name) == name and name == name.upper()
+    return name if plain else quote_identifier(name)
+
+
+def _snowflake_table(name: str) -> str:
+    return ".".join(map(_snowflake_name, name.split(".")))
+
+
+_QUOTING: dict[Dialect, _Quoting] = {
+    "sqlite": _Quoting(_name, _name),
+    "snowflake": _Quoting(_snowflake_name, _snowflake_table),
+}
 
 
 def _keyword_in(type_name: str) -> bool:

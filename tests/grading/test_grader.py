@@ -140,8 +140,37 @@ def test_memory_that_runs_out_is_a_verdict(shop, monkeypatch):
     worker = grader()
     monkeypatch.setattr("jax_t2sql.grading.grader.judge", fail)
     assert worker.answer(grade(shop, "SELECT 1", "SELECT 2")).status == "too_large"
+    monkeypatch.setattr("jax_t2sql.grading.grader.judge_gold", fail)
+    assert worker.answer(grade(shop, "SELECT 1", "SELECT 2")).status == "gold_error"
     monkeypatch.undo()
     assert worker.answer(grade(shop, "SELECT 1", "SELECT 1.0")).status == "equal"
+
+
+def test_a_gold_that_has_no_room_for_its_own_answer_is_not_unwinnable(shop, monkeypatch):
+    gold, pred = "SELECT name FROM item", "SELECT name FROM item WHERE 1"
+    real, held = Sandbox.execute, []
+
+    def second_gold_fails(self, sql, **more):
+        held.append(sql)
+        if sql == pred or held.count(gold) > 1:
+            return Outcome("too_large", message="out of memory", code=NO_MEMORY, seconds=9.0)
+        return real(self, sql, **more)
+
+    monkeypatch.setattr(Sandbox, "execute", second_gold_fails)
+    verdict = grader().answer(grade(shop, gold, pred))
+    assert verdict.status == "gold_error" and "out of memory" in verdict.detail
+    # Where the gold's answer has room, the prediction's size is its own fault.
+    held.clear()
+    monkeypatch.setattr(
+        Sandbox,
+        "execute",
+        lambda self, sql, **more: (
+            real(self, sql, **more)
+            if sql == gold
+            else Outcome("too_large", code=NO_MEMORY, seconds=9.0)
+        ),
+    )
+    assert grader().answer(grade(shop, gold, pred)).status == "too_large"
 
 
 def test_memory_that_other_databases_hold_is_given_back(shop, tmp_path, monkeypatch):

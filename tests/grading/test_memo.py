@@ -32,12 +32,13 @@ def test_what_may_be_the_machines_fault_is_not_kept(status):
 @pytest.mark.parametrize(
     "sql",
     ["SELECT random()", "SELECT RandomBlob(1)", "SELECT date('now')", "SELECT CURRENT_DATE",
-     "SELECT datetime( )", "SELECT julianday()"],
+     "SELECT datetime( )", "SELECT julianday()", "SELECT unixepoch()", "SELECT strftime('%Y' )"],
 )  # fmt: skip
 def test_answers_that_change_by_themselves_are_not_kept(sql):
     memo = VerdictMemo()
-    memo.put("file", grade(sql), Verdict("different"))
-    assert memo.get("file", grade(sql)) is None
+    for request in (grade(sql), grade("SELECT 2", gold=sql)):
+        memo.put("file", request, Verdict("different"))
+        assert memo.get("file", request) is None
 
 
 def test_the_least_recently_used_go_first():

@@ -69,3 +69,20 @@ def test_a_gold_must_equal_itself():
 def test_a_subset_gold_must_have_enough_distinct_rows(mode, status):
     gold = rows(1, 2, 3, 3)
     assert judge_gold(gold, gold, parse_mode(mode)).status == status
+
+
+def test_a_comparison_that_cannot_be_decided_is_too_large(monkeypatch):
+    monkeypatch.setattr("jax_t2sql.sql.columns._MAX_CELLS", 0)
+    # Two triangles against a ring of six: only a search tells that no order of columns will do.
+    rings = [
+        ((0, 1), (1, 2), (2, 0), (3, 4), (4, 5), (5, 3)),
+        tuple((i, (i + 1) % 6) for i in range(6)),
+    ]
+    gold, pred = (
+        Outcome("ok", tuple("abcdef"), [tuple(int(k in e) for k in range(6)) for e in ring])
+        for ring in rings
+    )
+    assert judge(gold, gold, SET, column_order="any").status == "equal"
+    verdict = judge(gold, pred, SET, column_order="any")
+    assert (verdict.status, verdict.matches) == ("too_large", False)
+    assert "column_order" in verdict.detail

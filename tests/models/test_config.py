@@ -51,6 +51,34 @@ def test_hugging_face_round_trip(make_config, family, scaling, tied):
     assert ModelConfig.from_hf(config.to_hf()) == config
 
 
+@given(family=st.sampled_from(["qwen3_moe", "deepseek_v3", "glm4_moe"]), data=st.data())
+def test_hugging_face_round_trip_of_mixtures(make_sparse, family, data):
+    config = make_sparse(family, rope_scaling=data.draw(scalings), rope_theta=5e4)
+    changes = {"normalize": data.draw(st.booleans()), "dense_layers": data.draw(st.integers(0, 2))}
+    if family != "qwen3_moe":
+        changes |= {
+            "scale": data.draw(st.floats(0.5, 4)),
+            "shared_size": data.draw(st.sampled_from([28, 56])),
+        }
+    config = dataclasses.replace(config, moe=dataclasses.replace(config.moe, **changes))
+    if config.mla:
+        mla = dataclasses.replace(
+            config.mla,
+            query_rank=data.draw(st.sampled_from([None, 16])),
+            interleaved=data.draw(st.booleans()),
+        )
+        config = dataclasses.replace(config, mla=mla)
+    if family == "glm4_moe":
+        bias, norm = data.draw(st.booleans()), data.draw(st.booleans())
+        config = dataclasses.replace(config, qkv_bias=bias, qk_norm=norm)
+    assert ModelConfig.from_hf(config.to_hf()) == config
+
+
+def test_kimi_is_deepseek_by_another_name(make_sparse):
+    config = make_sparse("deepseek_v3")
+    assert ModelConfig.from_hf({**config.to_hf(), "model_type": "kimi_k2"}) == config
+
+
 def test_both_spellings_of_rope_are_read(make_config):
     values = make_config("llama").to_hf()
     new = {**values, "rope_theta": None, "rope_scaling": None}
@@ -88,7 +116,7 @@ def test_llama3_divisors_are_recognised_and_others_kept():
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"model_type": "gemma2"}, ("gemma2", "llama, qwen2, qwen3")),
+        ({"model_type": "gemma2"}, ("gemma2", "llama, qwen2, qwen3, qwen3_moe")),
         ({"model_type": None}, ("None", "llama, qwen2, qwen3")),
         ({"hidden_act": "gelu"}, ("hidden_act", "gelu")),
         ({"attention_bias": True}, ("attention_bias", "True")),
@@ -109,6 +137,32 @@ def test_llama3_divisors_are_recognised_and_others_kept():
 def test_what_is_not_supported_is_refused_by_name(make_config, change, words):
     with pytest.raises(UserError) as error:
         ModelConfig.from_hf({**make_config("llama").to_hf(), **change})
+    assert all(word in str(error.value) for word in words)
+
+
+@pytest.mark.parametrize(
+    ("family", "change", "words"),
+    [
+        ("qwen3_moe", {"mlp_only_layers": [1]}, ("mlp_only_layers=[1]", "only the first")),
+        ("qwen3_moe", {"decoder_sparse_step": 2}, ("decoder_sparse_step=2",)),
+        ("qwen3_moe", {"num_experts": None}, ("num_experts",)),
+        ("qwen3_moe", {"num_experts_per_tok": 9}, ("experts_per_token 9", "8 experts")),
+        ("deepseek_v3", {"scoring_func": "softmax"}, ("scoring_func", "softmax")),
+        ("deepseek_v3", {"topk_method": "greedy"}, ("topk_method", "greedy")),
+        ("deepseek_v3", {"n_group": 3}, ("num_experts 8", "3 groups")),
+        ("deepseek_v3", {"n_group": 8}, ("8 groups of one expert",)),
+        ("deepseek_v3", {"topk_group": 5}, ("groups_used 5", "4 groups")),
+        ("deepseek_v3", {"topk_group": 1}, ("experts_per_token 3", "2 experts")),
+        ("deepseek_v3", {"v_head_dim": 30}, ("value_dim 30", "rope_dim 8")),
+        ("deepseek_v3", {"first_k_dense_replace": 3}, ("dense_layers is 3", "num_layers 3")),
+        ("deepseek_v3", {"kv_lora_rank": 0}, ("latent_dim is 0",)),
+        ("glm4_moe", {"moe_layer_freq": 2}, ("moe_layer_freq", "2")),
+        ("glm4_moe", {"partial_rotary_factor": 1.5}, ("rotary_dim 48", "head_dim 32")),
+    ],
+)
+def test_mixtures_that_are_not_supported(make_sparse, family, change, words):
+    with pytest.raises(UserError) as error:
+        ModelConfig.from_hf({**make_sparse(family).to_hf(), **change})
     assert all(word in str(error.value) for word in words)
 
 

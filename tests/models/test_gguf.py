@@ -66,7 +66,7 @@ def write_gguf(path, config, params, *, architecture=None, extra=None, tensors=T
             for key in keys:
                 leaf = leaf[key]
             for part in parts:
-                ours = np.asarray(leaf if part.layer is None else leaf[part.layer])
+                ours = np.asarray(leaf[part.index])
                 values = np.ascontiguousarray(part.to_file(ours))
                 heads = {"q_proj": config.num_heads, "k_proj": config.num_kv_heads}
                 if config.architecture == "llama" and part.module in heads:

@@ -119,3 +119,17 @@ def test_identity_changes_with_the_file(shop):
 def test_a_name_too_long_for_any_file_is_refused(tmp_path, name):
     with pytest.raises(UserError, match="is no plain name"):
         resolve_database(tmp_path, name)
+
+
+@pytest.mark.parametrize("suffix", ["-wal", "-journal"])
+def test_a_link_hides_no_unfinished_change(make_database, tmp_path, suffix):
+    path = make_database("CREATE TABLE t (a)")
+    link = tmp_path / "links" / "shop.sqlite"
+    link.parent.mkdir()
+    link.symlink_to(path)
+    assert resolve_database(tmp_path / "links", "shop") == link
+    # SQLite keeps its log beside the file, not beside the link.
+    hot = bytes.fromhex("d9d505f920a163d7") + bytes(24)
+    path.with_name(path.name + suffix).write_bytes(hot)
+    with pytest.raises(UserError, match=f"made.sqlite{suffix} holds"):
+        resolve_database(tmp_path / "links", "shop")

@@ -34,6 +34,18 @@ def test_each_query_runs_once(counted):
     assert ran == ["SELECT id FROM item", "SELECT nope"]
 
 
+def test_a_gold_of_todays_date_is_never_served_tomorrow(counted, tmp_path):
+    get, ran = counted
+    ages = "SELECT strftime('%Y', CURRENT_TIMESTAMP) - 1990 FROM item"
+    for _ in range(2):
+        files = GoldFiles(tmp_path / "gold", limits=Limits())
+        store = GoldStore(files=files)
+        assert get(store, ages).ok and get(store, ages).ok
+        assert get(store, "SELECT strftime('%Y', name) FROM item").ok
+    assert ran.count(ages) == 4 and len(ran) == 5
+    assert len(list((tmp_path / "gold").iterdir())) == 1
+
+
 def test_a_changed_file_is_another_database(counted, shop):
     get, ran = counted
     store = GoldStore()

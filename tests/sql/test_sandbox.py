@@ -250,3 +250,51 @@ def test_other_handles_of_the_process_are_untouched(guarded, tmp_path):
     own.execute("CREATE TABLE t(a)")
     assert own.execute("SELECT length(zeroblob(100000000))").fetchone() == (100_000_000,)
     own.close()
+
+
+def test_virtual_tables_are_read_as_in_the_shell(make_database):
+    path = make_database(
+        """
+        CREATE VIRTUAL TABLE box USING rtree(id, low, high);
+        INSERT INTO box VALUES (1, 0, 1), (2, 5, 6);
+        CREATE VIEW right_box AS SELECT id FROM box WHERE low > 4;
+        CREATE VIRTUAL TABLE page USING fts5(body);
+        INSERT INTO page VALUES ('hi there');
+        CREATE VIEW greeting AS SELECT body FROM page WHERE page MATCH 'hi';
+        PRAGMA writable_schema = 1;
+        INSERT INTO sqlite_master VALUES ('table', 'odd', 'odd', 0,
+          'CREATE VIRTUAL TABLE odd USING absent(a)');
+        """
+    )
+    with Sandbox(path, limits=Limits()) as sandbox:
+        for sql, rows in {
+            "SELECT id FROM box WHERE high < 2": [(1,)],
+            "SELECT low FROM box WHERE id = 2": [(5.0,)],
+            "SELECT * FROM right_box": [(2,)],
+            "SELECT * FROM greeting": [("hi there",)],
+        }.items():
+            assert sandbox.execute(sql).rows == rows
+        assert sandbox.execute("SELECT id FROM box").reads >= {"id"}
+        assert "no such module" in sandbox.execute("SELECT * FROM odd").message
+        for sql in (
+            "INSERT INTO box VALUES (3, 0, 1)",
+            "WITH x AS (SELECT 1) DELETE FROM box_node",
+        ):
+            assert sandbox.execute(sql).status == "refused"
+
+
+def test_names_that_are_not_utf8_are_no_fault_of_the_query(make_database):
+    path = make_database("CREATE TABLE t (cXl INT, d INT); INSERT INTO t VALUES (1, 2)")
+    path.write_bytes(path.read_bytes().replace(b"cXl", b"c\xfcl"))
+    outcome = execute(path, 'SELECT "d", "e" FROM t')
+    assert outcome.rows == [(2, "e")] and len(outcome.warnings) == 1
+    assert execute(path, "SELECT * FROM t").status == "error"  # its name cannot be told
+
+
+@pytest.mark.parametrize("encoding", ["UTF-8", "UTF-16le", "UTF-16be"])
+def test_what_is_read_is_known_in_every_encoding(make_database, encoding):
+    path = make_database(
+        f"PRAGMA encoding = '{encoding}'; CREATE TABLE t (a); INSERT INTO t VALUES ('ä')"
+    )
+    outcome = execute(path, "SELECT a FROM t")
+    assert (outcome.rows, outcome.reads) == ([("ä",)], {"a"})

@@ -97,3 +97,16 @@ def test_latin_1_bytes_do_not_stop_anything(make_database):
     path = make_database("CREATE TABLE t(a); INSERT INTO t VALUES (CAST(x'4dfc6c' AS TEXT))")
     assert sample_values(path, "t", "a") == ("M\udcfcl",)
     connect_readonly(path).close()
+
+
+def test_a_name_that_is_not_utf8(make_database):
+    path = make_database(
+        "CREATE TABLE tXb (a); CREATE TABLE u (cXl, d); CREATE VIEW vXb AS SELECT d FROM u;"
+    )
+    data = path.read_bytes()
+    for name in (b"tXb", b"cXl", b"vXb"):
+        data = data.replace(name, name.replace(b"X", b"\xfc"))
+    path.write_bytes(data)
+    tables = read_schema(path).tables
+    assert [table.name for table in tables] == ["u"]
+    assert [column.name for column in tables[0].columns] == ["c\udcfcl", "d"]

@@ -1,0 +1,39 @@
+"""The feed-forward part of a layer: one SwiGLU, or a mixture of experts."""
+
+from typing import Any
+
+import jax
+
+from jax_t2sql.models.experts import ExpertMesh, run_experts
+from jax_t2sql.models.modules import linear
+from jax_t2sql.models.routing import route
+from jax_t2sql.models.shapes import MoEConfig
+
+
+def swiglu(
+    layer: dict[str, Any], pairs: dict[str, Any], h_BTD: jax.Array, prefix: str = ""
+) -> jax.Array:
+    """down(silu(gate(h)) · up(h)) (arXiv:2002.05202); `prefix` tells its modules from others'."""
+    gate_BTF = linear(layer, pairs, f"{prefix}gate_proj", h_BTD)
+    up_BTF = linear(layer, pairs, f"{prefix}up_proj", h_BTD)
+    return linear(layer, pairs, f"{prefix}down_proj", jax.nn.silu(gate_BTF) * up_BTF)
+
+
+def mixture(
+    moe: MoEConfig,
+    layer: dict[str, Any],
+    pairs: dict[str, Any],
+    h_BTD: jax.Array,
+    replay_BTK: jax.Array | None = None,
+    mesh: ExpertMesh | None = None,
+) -> tuple[jax.Array, jax.Array]:
+    """Routed experts plus the shared one: the output [B, T, D] and the experts used [B, T, K]."""
+    batch, length, _ = h_BTD.shape
+    h_ND = h_BTD.reshape(batch * length, -1)
+    replay_NK = None if replay_BTK is None else replay_BTK.reshape(batch * length, -1)
+    experts_NK, weights_NK = route(moe, layer["router"], h_ND, replay_NK)
+    out_ND = run_experts(layer, pairs, h_ND, experts_NK, weights_NK, mesh)
+    out_BTD = out_ND.reshape(h_BTD.shape)
+    if moe.shared_size:
+        out_BTD = out_BTD + swiglu(layer, pairs, h_BTD, "shared_")
+    return out_BTD, experts_NK.reshape(batch, length, -1)

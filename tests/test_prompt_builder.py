@@ -1,0 +1,76 @@
+"""Prompts of one question: whole where they fit, else with the columns that matter."""
+
+import sqlite3
+
+import pytest
+
+from jax_t2sql.rollouts import PromptBuilder
+from jax_t2sql.text2sql import EpisodeConfig, Problem, PromptOptions
+
+QUESTION = "Which visitor paid the highest entrance fee?"
+
+
+class Letters:
+    """A codec with one id a character."""
+
+    stop_ids = frozenset()
+    opens_reasoning = False
+
+    def encode_prompt(self, messages):
+        return tuple(ord(c) for m in messages for c in m["content"])
+
+
+@pytest.fixture
+def databases(tmp_path):
+    with sqlite3.connect(tmp_path / "zoo.sqlite") as connection:
+        connection.execute("CREATE TABLE visit (visitor TEXT, entrance_fee REAL, day TEXT)")
+        columns = ", ".join(f"reading_{i} REAL" for i in range(200))
+        connection.execute(f"CREATE TABLE sensor (id INTEGER PRIMARY KEY, {columns})")
+    connection.close()
+    return tmp_path
+
+
+def problem(question=QUESTION):
+    return Problem(question_id=question, db_id="zoo", question=question, gold_sql="SELECT 1")
+
+
+def text(ids):
+    return "".join(map(chr, ids))
+
+
+def test_a_schema_over_the_context_is_cut_and_told(databases):
+    whole = PromptBuilder(databases, Letters(), EpisodeConfig(style="direct", max_context=50_000))
+    length = len(whole.ids(problem()))
+    assert "reading_199" in text(whole.ids(problem())) and not whole.cut_schemas
+
+    config = EpisodeConfig(style="direct", max_context=1500, max_tokens_per_turn=500)
+    prompts = PromptBuilder(databases, Letters(), config)
+    ids = prompts.ids(problem())
+    assert len(ids) <= prompts.room == 1000 < length
+    assert "entrance_fee" in text(ids) and "reading_199" not in text(ids)
+    assert QUESTION in text(ids) and "columns are shown" in text(ids)
+    ((cut, reason),) = prompts.cut_schemas
+    assert cut == problem() and "of 204 columns shown" in reason
+    fitting, too_long = prompts.split_by_length([problem(), problem("x" * 1000)])
+    assert fitting == [problem()] and len(too_long) == 1
+
+
+def test_a_schema_has_its_own_limit(databases):
+    config = EpisodeConfig(style="tools", max_context=50_000)
+    prompts = PromptBuilder(databases, Letters(), config, schema_tokens=400)
+    whole = PromptBuilder(databases, Letters(), config)
+    removed = len(whole.ids(problem())) - len(prompts.ids(problem()))
+    assert removed > 0 and prompts.cut_schemas
+    shown = text(prompts.ids(problem())).split("Database schema:\n")[1].split("\n\nQuestion:")[0]
+    assert len(shown) <= 400 and "entrance_fee" in shown
+
+
+def test_options_reach_the_prompt(databases):
+    options = PromptOptions(evidence="structured", tool_format="kimi", worked_example=False)
+    config = EpisodeConfig(style="tools", max_context=50_000, options=options)
+    asked = Problem(
+        question_id="1", db_id="zoo", question="Q?", gold_sql="SELECT 1", evidence="fee; entrance"
+    )
+    prompt = text(PromptBuilder(databases, Letters(), config).ids(asked))
+    assert "External knowledge:\n1. fee\n2. entrance" in prompt
+    assert "<|tool_call_begin|>" in prompt and "Example." not in prompt
