@@ -133,8 +133,9 @@ async def _sample(args: SampleArgs, url: str, store, run, *, model: Path, cache:
     from jax_t2sql.bus import SamplerBus
     from jax_t2sql.contract import make_contract
     from jax_t2sql.sample_worker import Worker
-    from jax_t2sql.sampling.vllm import VllmClient, check_server
+    from jax_t2sql.sampling.vllm import VllmClient
     from jax_t2sql.sampling.vllm_adapters import AdapterHost
+    from jax_t2sql.sampling.vllm_server import check_server
 
     def say(line: str) -> None:
         print(line, flush=True)

@@ -13,7 +13,7 @@ import random
 import shutil
 import time
 from collections import deque
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -25,7 +25,7 @@ from jax_t2sql.bus.contract import idle_pause
 from jax_t2sql.errors import UserError
 from jax_t2sql.groups import bus_rollout
 from jax_t2sql.rollouts import grade_episodes
-from jax_t2sql.sample_episodes import Lease, play
+from jax_t2sql.sample_episodes import Lease, play, together
 from jax_t2sql.sampling.vllm import AdapterGone, Refused, VllmClient
 from jax_t2sql.sampling.vllm_adapters import AdapterHost, Unproven
 from jax_t2sql.text2sql import Problem
@@ -223,7 +223,7 @@ class Worker:
         heldout = task.kind == "eval" and task.problem in self._heldout
         prompts = self.run.heldout_prompts if heldout else self.run.prompts
         await asyncio.to_thread(prompts.ids, problem)  # reads the schema, the first time
-        states = await _together(
+        states = await together(
             play(
                 problem,
                 task.seed,
@@ -316,14 +316,3 @@ class Worker:
 
     async def _on_bus(self, call: Callable, *arguments: Any) -> Any:
         return await asyncio.get_running_loop().run_in_executor(self._thread, call, *arguments)
-
-
-async def _together(coroutines: Iterable[Coroutine[Any, Any, Any]]) -> list[Any]:
-    """Results of all; the first exception ends the others."""
-    jobs = [asyncio.create_task(coroutine) for coroutine in coroutines]
-    try:
-        return await asyncio.gather(*jobs)
-    finally:
-        for job in jobs:
-            job.cancel()
-        await asyncio.gather(*jobs, return_exceptions=True)

@@ -192,9 +192,9 @@ def report(name, result):
 def main():
     workers = int(sys.argv[1]) if len(sys.argv) > 1 else 1000
     # Rollouts take 90 s on average, and training a batch a little longer than sampling one.
-    small = {"workers": 64, "in_flight": 1, "steps": 12}
-    asynchronous = simulate(batch=16, k=4, train_seconds=40.0, **small)
-    synchronous = simulate(batch=64, k=0, train_seconds=160.0, synchronous=True, **small)
+    small = {"workers": 64, "in_flight": 1}
+    asynchronous = simulate(batch=16, k=4, steps=40, train_seconds=40.0, **small)
+    synchronous = simulate(batch=64, k=0, steps=10, train_seconds=160.0, synchronous=True, **small)
     fast = report("asynchronous, k = 4", asynchronous)
     slow = report("synchronous", synchronous)
     print(f"throughput: {fast / slow:.2f} times the synchronous loop's")

@@ -13,9 +13,10 @@ from jax_t2sql.learner import LoraSpec
 from jax_t2sql.models import export_adapter, init_params, tiny_config
 from jax_t2sql.sampling import vllm
 from jax_t2sql.sampling.policy import SampleRequest
-from jax_t2sql.sampling.vllm import AdapterGone, Refused, VllmClient, check_server
+from jax_t2sql.sampling.vllm import AdapterGone, Refused, VllmClient
 from jax_t2sql.sampling.vllm_adapters import AdapterHost, Unproven, check_adapter
 from jax_t2sql.sampling.vllm_http import HttpClient, Unreachable
+from jax_t2sql.sampling.vllm_server import check_server
 
 CANARY = list(range(10, 30))
 CONFIG = tiny_config(300, kv_heads=4)

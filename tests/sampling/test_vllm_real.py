@@ -20,9 +20,9 @@ from safetensors.numpy import load_file, save_file
 from jax_t2sql.errors import UserError
 from jax_t2sql.models import hidden_fn, load_adapter, unembed_fn
 from jax_t2sql.sampling.policy import SampleRequest
-from jax_t2sql.sampling.vllm import AdapterGone, Refused, VllmClient, check_server
+from jax_t2sql.sampling.vllm import AdapterGone, Refused, VllmClient
 from jax_t2sql.sampling.vllm_adapters import AdapterHost
-from jax_t2sql.sampling.vllm_server import VllmServer, server_command
+from jax_t2sql.sampling.vllm_server import VllmServer, check_server, server_command
 
 pytestmark = pytest.mark.vllm
 
