@@ -13,6 +13,7 @@ Ends with the run. Ctrl-C or SIGTERM: what is not finished is offered to others 
 import asyncio
 import os
 import re
+import shlex
 import signal
 import socket
 import sys
@@ -63,8 +64,10 @@ class SampleArgs:
     """Start and watch a server on the policy's port."""
     vllm_python: str = sys.executable
     """Interpreter of the environment that has vLLM, for --spawn-vllm."""
-    vllm_args: tuple[str, ...] = ()
-    """More options for that server, such as --tensor-parallel-size 2."""
+    vllm_args: str = ""
+    """More options for that server, in quotes: --vllm-args="--tensor-parallel-size 2"."""
+    vllm_log: Path | None = None
+    """File for what that server prints; by default vllm-NAME.log in the current folder."""
 
 
 def sampler_name() -> str:
@@ -129,8 +132,9 @@ async def _sample(args: SampleArgs, url: str, store, run, *, model: Path, cache:
     from jax_t2sql.bus import SamplerBus
     from jax_t2sql.contract import make_contract
     from jax_t2sql.sample_worker import Worker
-    from jax_t2sql.sampling.vllm import VllmClient, check_server
+    from jax_t2sql.sampling.vllm import VllmClient
     from jax_t2sql.sampling.vllm_adapters import AdapterHost
+    from jax_t2sql.sampling.vllm_server import check_server
 
     def say(line: str) -> None:
         print(line, flush=True)
@@ -146,7 +150,7 @@ async def _sample(args: SampleArgs, url: str, store, run, *, model: Path, cache:
     client.on_trouble = lambda line: say(f"the server: {line}") if line else None
     server = None
     if args.spawn_vllm:
-        server = asyncio.create_task(_server(args, url, run, model, say).watch())
+        server = asyncio.create_task(_server(args, url, run, model, name, say).watch())
     canary = run.prompts.ids(run.questions.train[0])[:512]
     job = asyncio.create_task(
         check_server(
@@ -174,7 +178,7 @@ async def _sample(args: SampleArgs, url: str, store, run, *, model: Path, cache:
             await asyncio.gather(server, return_exceptions=True)
 
 
-def _server(args: SampleArgs, url: str, run, model: Path, say):
+def _server(args: SampleArgs, url: str, run, model: Path, name: str, say):
     from urllib.parse import urlsplit
 
     from jax_t2sql.sampling.vllm_server import VllmServer, server_command
@@ -185,9 +189,10 @@ def _server(args: SampleArgs, url: str, run, model: Path, say):
         port=urlsplit(url).port or 8000,
         max_context=run.prompts.episode.max_context,
         max_rank=run.config.adapter.rank,
-        extra=args.vllm_args,
+        extra=shlex.split(args.vllm_args),
     )
-    return VllmServer(command, url=url, log=Path(f"vllm-{args.name or os.getpid()}.log"), say=say)
+    log = args.vllm_log or Path(f"vllm-{name}.log")
+    return VllmServer(command, url=url, log=log, say=say)
 
 
 async def _first(job: asyncio.Task, server: asyncio.Task | None):

@@ -1,7 +1,10 @@
 """One episode on a server, turn by turn, and the hold that it has on an adapter."""
 
+import asyncio
 import contextlib
+from collections.abc import Coroutine, Iterable
 from pathlib import Path
+from typing import Any
 
 from jax_t2sql.errors import UserError
 from jax_t2sql.grading import GradingPool
@@ -115,3 +118,14 @@ async def _sample(
         except AdapterGone:
             await lease.bring_back(served)
     raise Refused(f"the server lost {lease.served.name} {_RELOADS} times in a row")
+
+
+async def together(coroutines: Iterable[Coroutine[Any, Any, Any]]) -> list[Any]:
+    """Results of all; the first exception ends the others."""
+    jobs = [asyncio.create_task(coroutine) for coroutine in coroutines]
+    try:
+        return await asyncio.gather(*jobs)
+    finally:
+        for job in jobs:
+            job.cancel()
+        await asyncio.gather(*jobs, return_exceptions=True)

@@ -13,7 +13,7 @@ import random
 import shutil
 import time
 from collections import deque
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,10 +21,11 @@ from typing import Any
 
 from jax_t2sql.assembly import Run
 from jax_t2sql.bus import AdapterRef, BadObject, Batch, End, SamplerBus, Task, fetch_adapter
+from jax_t2sql.bus.contract import idle_pause
 from jax_t2sql.errors import UserError
 from jax_t2sql.groups import bus_rollout
 from jax_t2sql.rollouts import grade_episodes
-from jax_t2sql.sample_episodes import Lease, play
+from jax_t2sql.sample_episodes import Lease, play, together
 from jax_t2sql.sampling.vllm import AdapterGone, Refused, VllmClient
 from jax_t2sql.sampling.vllm_adapters import AdapterHost, Unproven
 from jax_t2sql.text2sql import Problem
@@ -41,7 +42,8 @@ class Worker:
       run: prompts, questions and SQL pool.
       groups: groups to have under way at once.
       cache: folder for adapters that are fetched from a bucket; the server must see it.
-      poll_seconds, beat_seconds: between looks at the log, and between heartbeats.
+      poll_seconds, beat_seconds: between looks at the log, and between heartbeats. A look that
+        finds nothing new doubles the pause, up to what `idle_pause` says.
       say_every: seconds between two lines that say why nothing is done.
       retry_seconds: until an adapter that the server refused is tried again.
       say: shows the user one line.
@@ -53,8 +55,8 @@ class Worker:
     host: AdapterHost
     groups: int
     cache: Path
-    poll_seconds: float = 0.3
-    beat_seconds: float = 2.0
+    poll_seconds: float = 0.1
+    beat_seconds: float = 5.0
     say_every: float = 30.0
     retry_seconds: float = 2.0
     say: Callable[[str], None] = print
@@ -81,11 +83,18 @@ class Worker:
           UserError: the learner refused several groups of this sampler.
         """
         beats = asyncio.create_task(self._beat())
+        bounds = self.bus.state.start.bounds
+        pause, longest = self.poll_seconds, idle_pause(bounds, groups_in_flight=self.groups)
         try:
-            while not self.stop.is_set() and not await self._look():
+            while not self.stop.is_set():
+                before = (self.bus.log.head, self.delivered)
+                if await self._look():
+                    break
                 if beats.done():
                     beats.result()  # raises why
-                await self._pause(self.poll_seconds)
+                quiet = before == (self.bus.log.head, self.delivered)
+                pause = min(pause * 2, longest) if quiet else self.poll_seconds
+                await self._pause(pause)
         finally:
             beats.cancel()
             await self._leave()
@@ -214,7 +223,7 @@ class Worker:
         heldout = task.kind == "eval" and task.problem in self._heldout
         prompts = self.run.heldout_prompts if heldout else self.run.prompts
         await asyncio.to_thread(prompts.ids, problem)  # reads the schema, the first time
-        states = await _together(
+        states = await together(
             play(
                 problem,
                 task.seed,
@@ -307,14 +316,3 @@ class Worker:
 
     async def _on_bus(self, call: Callable, *arguments: Any) -> Any:
         return await asyncio.get_running_loop().run_in_executor(self._thread, call, *arguments)
-
-
-async def _together(coroutines: Iterable[Coroutine[Any, Any, Any]]) -> list[Any]:
-    """Results of all; the first exception ends the others."""
-    jobs = [asyncio.create_task(coroutine) for coroutine in coroutines]
-    try:
-        return await asyncio.gather(*jobs)
-    finally:
-        for job in jobs:
-            job.cancel()
-        await asyncio.gather(*jobs, return_exceptions=True)

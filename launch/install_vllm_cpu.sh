@@ -6,6 +6,7 @@
 #
 # Does nothing if the folder holds the right version already. Needs Python 3.11 (PYTHON=… names it).
 set -euo pipefail
+unset PYTHONPATH # what lies there would count as installed
 VERSION=0.32.0
 ROOT="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)"
 FOLDER="${1:-${JAX_T2SQL_VLLM_VENV:-$ROOT/.venv-vllm}}"

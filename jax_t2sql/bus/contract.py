@@ -64,5 +64,15 @@ class Bounds(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         return (self.max_staleness + 1) * self.groups_per_batch
 
 
+def idle_pause(bounds: Bounds, *, groups_in_flight: int) -> float:
+    """Seconds between two looks at the log of a sampler that finds nothing new.
+
+    Longer in a large fleet, which would else mostly ask a bucket for news. The size of the fleet is
+    the window's, since no more samplers than that can be busy.
+    """
+    fleet = bounds.max_outstanding / groups_in_flight
+    return min(max(1.5, fleet / 25), 10.0)
+
+
 def _short(text: str) -> str:
     return text if len(text) <= 40 else f"{text[:12]}…{text[-4:]}"

@@ -94,6 +94,8 @@ class DirectoryStore:
 
     def keys(self, prefix: str, *, start: str = "") -> list[str]:
         found = []
+        if (self.root / prefix.rstrip("/")).is_symlink():
+            return []
         for name in _names_in(self.root / prefix):
             folder = f"{prefix}{name}"
             if not names.has_folders(prefix):

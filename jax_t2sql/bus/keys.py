@@ -41,6 +41,11 @@ def claim_key(seq: int, attempt: int) -> str:
     return f"{CLAIMS}{_shard(seq)}/{seq:08d}.{number:03d}"
 
 
+def claims_beside(seq: int) -> str:
+    """The prefix of all claims in the shard of `seq`, for a listing of it alone."""
+    return f"{CLAIMS}{_shard(seq)}/"
+
+
 def group_key(seq: int) -> str:
     return f"{GROUPS}{_shard(seq)}/{seq:08d}.msgpack.zst"
 

@@ -334,11 +334,10 @@ class LearnerBus:
         gave up: that is offered again as well. After the last attempt the fate is "failed".
         """
         waiting = (t for t in self._intake.undecided() if t.seq not in self._intake.ready)
-        claims = self._claims = holders(self.store, waiting, self._claims)
+        heartbeats = read_heartbeats(self.store)
+        claims = self._claims = holders(self.store, waiting, self._claims, heartbeats)
         processes = {seq: claim for seq, claim in claims.items() if claim.learner_epoch is None}
-        dead = self._watch.stalled(
-            processes, read_heartbeats(self.store), now=clock(), still_seconds=still_seconds
-        )
+        dead = self._watch.stalled(processes, heartbeats, now=clock(), still_seconds=still_seconds)
         lost = [*orphans(claims, epoch=self.epoch), *dead]
         if lost:  # a group may have come since the last look
             waiting = {task.seq for task in undelivered(self.store, self.state)}

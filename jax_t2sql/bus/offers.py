@@ -7,18 +7,26 @@ import msgspec
 from jax_t2sql.bus.claims import Claim, read_claim
 from jax_t2sql.bus.entries import Task
 from jax_t2sql.bus.keys import CLAIMS, GROUPS, claim_key, claim_numbers, group_key, group_seq
+from jax_t2sql.bus.samplers import Heartbeat
 from jax_t2sql.bus.state import RunState
 from jax_t2sql.bus.store import Store
 
 
 def holders(
-    store: Store, tasks: Iterable[Task], known: Mapping[int, Claim] | None = None
+    store: Store,
+    tasks: Iterable[Task],
+    known: Mapping[int, Claim] | None = None,
+    heartbeats: Mapping[str, Heartbeat] | None = None,
 ) -> dict[int, Claim]:
     """The claim on the present offer of each task that has one, by seq.
 
     An object that is no claim counts as one of a sampler that never moves, so that it expires.
     known: what this returned before; a claim never changes, so those are not read again.
+    heartbeats: who names a claimed task there need not be looked up in the claim itself.
     """
+    named = {
+        seq: beat for beat in (heartbeats or {}).values() if not beat.left for seq in beat.held
+    }
     wanted = {task.seq: task for task in tasks}
     if not wanted:
         return {}
@@ -32,20 +40,27 @@ def holders(
         if before is not None and before.attempt == task.attempt:
             found[task.seq] = before
             continue
+        if (beat := named.get(task.seq)) is not None:
+            found[task.seq] = _claim_of(task, beat.sampler, beat.incarnation)
+            continue
         try:
             claim = read_claim(store, task)
         except ValueError:
-            claim = Claim(
-                seq=task.seq,
-                attempt=task.attempt,
-                sampler="",
-                incarnation="",
-                learner_epoch=None,
-                nonce="",
-            )
+            claim = _claim_of(task, "", "")
         if claim is not None:
             found[task.seq] = claim
     return found
+
+
+def _claim_of(task: Task, sampler: str, incarnation: str) -> Claim:
+    return Claim(
+        seq=task.seq,
+        attempt=task.attempt,
+        sampler=sampler,
+        incarnation=incarnation,
+        learner_epoch=None,
+        nonce="",
+    )
 
 
 def undelivered(store: Store, state: RunState) -> list[Task]:

@@ -2,14 +2,14 @@
 
 import random
 import secrets
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from jax_t2sql.bus.claims import put_claim
 from jax_t2sql.bus.contract import Contract
 from jax_t2sql.bus.entries import AdapterRef, AnyEntry, Task
 from jax_t2sql.bus.faults import BadObject, ContractError, LostLeadership
 from jax_t2sql.bus.groups import Group, check_group, encode_group
-from jax_t2sql.bus.keys import CLAIMS, check_name, claim_key, claim_numbers, group_key
+from jax_t2sql.bus.keys import check_name, claim_key, claim_numbers, claims_beside, group_key
 from jax_t2sql.bus.log import Log
 from jax_t2sql.bus.samplers import Heartbeat, write_heartbeat
 from jax_t2sql.bus.state import RunState
@@ -46,6 +46,7 @@ class SamplerBus:
                 f"{', '.join(different)}. Start it with the code, model and data of the run"
             )
         self._held: set[int] = set()
+        self._taken: set[tuple[int, int]] = set()  # offers that somebody was seen to have claimed
         self._counter = 0
 
     @property
@@ -72,12 +73,7 @@ class SamplerBus:
 
     def open_tasks(self) -> list[Task]:
         """Offers of the log, as last refreshed, that nobody has claimed, oldest first."""
-        offered = self.state.open_tasks
-        if not offered:
-            return []
-        first = claim_key(min(offered), 0)
-        taken = {claim_numbers(key) for key in self.store.keys(CLAIMS, start=first)}
-        return [task for task in offered.values() if (task.seq, task.attempt) not in taken]
+        return [task for part in self._free_parts(None) for task in part]
 
     def claim(self, limit: int, *, rng: random.Random | None = None) -> list[Task]:
         """Up to `limit` open tasks that are this sampler's from now on; may be fewer, or none.
@@ -93,11 +89,8 @@ class SamplerBus:
                 f"the learner of epoch {self.learner_epoch}, which this sampler lives in, was "
                 f"taken over by that of epoch {self.state.epoch}; it stops"
             )
-        tasks = self.open_tasks()
-        if rng is not None:
-            rng.shuffle(tasks)
         won = []
-        for task in tasks:
+        for task in (task for part in self._free_parts(rng) for task in part):
             if len(won) >= limit:
                 break
             # Held from before the put: a heartbeat by another thread must not seem to give it back.
@@ -112,11 +105,39 @@ class SamplerBus:
                 won.append(task)
             else:
                 self._held.discard(task.seq)
+            self._taken.add((task.seq, task.attempt))
         return won
 
     def give_back(self, task: Task) -> None:
         """Stop working on a claimed task; the learner offers it again, as the next attempt."""
         self._held.discard(task.seq)
+
+    def _free_parts(self, rng: random.Random | None) -> Iterator[list[Task]]:
+        """Unclaimed offers, shard by shard, each listed when its turn comes.
+
+        A claim is never undone, so a shard whose offers are all known to be taken is not listed
+        again: what a claim costs does not grow with the window.
+        """
+        offers = {(task.seq, task.attempt): task for task in self.state.open_tasks.values()}
+        self._taken &= offers.keys()
+        parts: dict[str, list[Task]] = {}
+        for offer, task in offers.items():
+            if offer not in self._taken:
+                parts.setdefault(claims_beside(task.seq), []).append(task)
+        shards = list(parts)
+        if rng is not None:
+            rng.shuffle(shards)
+        for shard in shards:
+            first = claim_key(parts[shard][0].seq, 0)
+            self._taken.update(
+                offer
+                for key in self.store.keys(shard, start=first)
+                if (offer := claim_numbers(key)) in offers
+            )
+            free = [task for task in parts[shard] if (task.seq, task.attempt) not in self._taken]
+            if rng is not None:
+                rng.shuffle(free)
+            yield free
 
     def make_group(self, task: Task, rollouts) -> Group:
         """The group of `bus.groups.Rollout`s that answers `task`."""
@@ -129,7 +150,8 @@ class SamplerBus:
         Raises:
             ValueError: a group that no learner would accept; none of them is put.
         """
-        self.refresh()
+        if any(self._is_ahead(group) for group in groups):
+            self.refresh()
         objects = []
         for group in groups:
             task = self.state.open_tasks.get(group.seq)
@@ -139,6 +161,11 @@ class SamplerBus:
         results = put_all_once(self.store, objects)
         self._held.difference_update(group.seq for group in groups)
         return results
+
+    def _is_ahead(self, group: Group) -> bool:
+        """Whether a group knows more of the run than this has read."""
+        versions = [int(r.versions_T.max(initial=0)) for r in group.rollouts]
+        return group.seq >= self.state.next_seq or max(versions, default=0) > self.version
 
     def heartbeat(
         self,

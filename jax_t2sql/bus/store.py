@@ -36,7 +36,8 @@ class Store(Protocol):
         """Create or replace, at once and whole. Only heartbeats are ever replaced."""
 
     def keys(self, prefix: str, *, start: str = "") -> list[str]:
-        """Sorted keys under one of `bus.keys.PREFIXES`, those in its folders included.
+        """Sorted keys under one of `bus.keys.PREFIXES`, those in its folders included, or under
+        one folder of these.
 
         start: leave out keys before this one.
         """

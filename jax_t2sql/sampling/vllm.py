@@ -14,7 +14,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from jax_t2sql.errors import UserError
 from jax_t2sql.sampling.policy import SampleRequest
 from jax_t2sql.sampling.vllm_http import HttpClient, Unreachable, describe
 from jax_t2sql.text2sql.completion import Completion
@@ -104,17 +103,6 @@ class VllmClient:
             stop_ids=self.stop_ids,
             version=version,
         )
-
-    async def score(self, ids: Sequence[int], *, adapter: str) -> list[float]:
-        """Log-prob of each id but the first, given those before it; raises as `sample` does."""
-        data = await self._complete(
-            adapter, prompt=list(ids), max_tokens=1, temperature=1.0, seed=0, prompt_logprobs=0
-        )
-        try:
-            found = data["prompt_logprobs"][1:]
-            return [float(at[str(i)]["logprob"]) for at, i in zip(found, ids[1:], strict=True)]
-        except (KeyError, TypeError, ValueError, IndexError) as error:
-            raise Refused(f"no log-probs of the prompt in the answer ({error!r})") from error
 
     async def top_logprob(self, ids: Sequence[int], *, adapter: str, temperature: float) -> float:
         """The greatest log-prob of the token after `ids`, as reported at a temperature."""
@@ -290,40 +278,3 @@ def _completion(
         stop=stop,
         version=version,
     )
-
-
-async def check_server(
-    client: VllmClient, *, base: str | None, canary: Sequence[int], max_context: int
-) -> str:
-    """Is this server fit to sample for a run? The name of the base that it serves.
-
-    base: its name where the server has several.
-
-    Raises:
-      UserError: no such base, too short a context, or log-probs that ignore the temperature.
-    """
-    bases = {name: m for name, m in (await client.models()).items() if m.parent is None}
-    if base is None and len(bases) == 1:
-        base = next(iter(bases))
-    if base not in bases:
-        raise UserError(
-            f"{client.http.url} serves {', '.join(bases) or 'nothing'}; name the base model with "
-            "--served-model-name" + (f" (not {base!r})" if base else "")
-        )
-    length = bases[base].max_model_len
-    if length is not None and length < max_context:
-        raise UserError(
-            f"{client.http.url} takes {length} tokens, episodes have up to {max_context}; restart "
-            f"vLLM with --max-model-len {max_context}"
-        )
-    try:
-        warm = await client.top_logprob(canary, adapter=base, temperature=1.0)
-        hot = await client.top_logprob(canary, adapter=base, temperature=2.0)
-    except (AdapterGone, Refused) as error:
-        raise UserError(f"{client.http.url} cannot sample: {error}") from error
-    if warm == hot:
-        raise UserError(
-            f"{client.http.url} reports log-probs that ignore the temperature; restart vLLM with "
-            "--logprobs-mode processed_logprobs"
-        )
-    return base

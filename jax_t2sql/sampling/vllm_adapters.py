@@ -8,17 +8,23 @@ away from the adapter before it. Weights that never arrive look like mere stalen
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from jax_t2sql.models import ModelConfig, load_adapter
+from jax_t2sql.sampling.policy import SampleRequest
 from jax_t2sql.sampling.vllm import AdapterGone, Refused, VllmClient
+
+_CANARY_TOKENS = 16
 
 
 class Unproven(Exception):
     """The server has the adapter and samples as if it had not."""
+
+
+Song = tuple[tuple[int, ...], tuple[float, ...]]
 
 
 @dataclass
@@ -28,14 +34,14 @@ class Served:
     Attributes:
       version: what its weights are the weights of.
       users: episodes' groups that sample with it now.
-      canary: log-probs of the canary's ids under it.
+      canary: what it samples after the canary, as `AdapterHost.sing` gives it.
     """
 
     name: str
     version: int
     directory: Path
     users: int = 0
-    canary: list[float] = field(default_factory=list)
+    canary: Song = ((), ())
 
 
 def check_adapter(directory: Path, config: ModelConfig) -> bool:
@@ -66,7 +72,7 @@ class AdapterHost:
       client: of the server.
       config: of the base model.
       base: the base's name on the server.
-      canary: ids, of a real prompt say, at least two.
+      canary: ids of a prompt, a real one say.
       keep: adapters that may stay loaded though nobody uses them, the newest of all.
     """
 
@@ -150,23 +156,37 @@ class AdapterHost:
         if served.name not in await self.client.models():
             raise Unproven(f"{served.name} was loaded, but the server does not list it")
         try:
-            base = await self.client.score(self.canary, adapter=self.base)
-            served.canary = await self.client.score(self.canary, adapter=served.name)
+            base = await self.sing(self.base)
+            served.canary = await self.sing(served.name)
         except AdapterGone as error:
             raise Refused(f"the server lost an adapter that it had just loaded: {error}") from error
         if changes and served.canary == base:
             raise Unproven(
-                f"{served.name} changes weights, yet all {len(base)} log-probs of the canary are "
-                "those of the base: the server ignores adapters"
+                f"{served.name} changes weights, yet all {len(base[1])} log-probs of the canary "
+                "are those of the base: the server ignores adapters"
             )
         before = self.latest
         if before is not None and before.name != served.name and before.canary == served.canary:
             same = await asyncio.to_thread(_same_files, before.directory, served.directory)
             if not same:
                 raise Unproven(
-                    f"{served.name} and {before.name} are different files, yet all {len(base)} "
+                    f"{served.name} and {before.name} are different files, yet all {len(base[1])} "
                     "log-probs of the canary are the same: the server still uses the old one"
                 )
+
+    async def sing(self, name: str) -> Song:
+        """Ids and log-probs that `name` samples after the canary, always with one seed.
+
+        Sampled, not scored: log-probs of a prompt, asked for while others sample with adapters,
+        kill the engine of vLLM 0.32.
+
+        Raises: as `VllmClient.sample`.
+        """
+        request = SampleRequest(
+            prompt_ids=tuple(self.canary), seed=0, max_tokens=_CANARY_TOKENS, temperature=1.0
+        )
+        completion = await self.client.sample(request, adapter=name, version=0)
+        return completion.ids, completion.logprobs
 
     async def _tidy(self) -> None:
         """Unloads what nobody uses, but the latest and the newest others up to `keep`."""

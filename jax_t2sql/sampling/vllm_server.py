@@ -1,4 +1,4 @@
-"""A vLLM server of one's own: started, watched, started again when it dies, stopped at the end."""
+"""A vLLM server: is it fit for a run? And one of one's own: started, watched, stopped."""
 
 import asyncio
 import contextlib
@@ -9,12 +9,50 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from jax_t2sql.errors import UserError
+from jax_t2sql.sampling.vllm import AdapterGone, Refused, VllmClient
 from jax_t2sql.sampling.vllm_http import HttpClient, Unreachable
 
 _STOP_SECONDS = 15.0
 _TAIL_BYTES = 2000
 # Deaths in a row, before it was ever healthy, after which starting it again is hopeless.
 _HOPELESS = 3
+
+
+async def check_server(
+    client: VllmClient, *, base: str | None, canary: Sequence[int], max_context: int
+) -> str:
+    """Is this server fit to sample for a run? The name of the base that it serves.
+
+    base: its name where the server has several.
+
+    Raises:
+      UserError: no such base, too short a context, or log-probs that ignore the temperature.
+    """
+    bases = {name: m for name, m in (await client.models()).items() if m.parent is None}
+    if base is None and len(bases) == 1:
+        base = next(iter(bases))
+    if base not in bases:
+        raise UserError(
+            f"{client.http.url} serves {', '.join(bases) or 'nothing'}; name the base model with "
+            "--served-model-name" + (f" (not {base!r})" if base else "")
+        )
+    length = bases[base].max_model_len
+    if length is not None and length < max_context:
+        raise UserError(
+            f"{client.http.url} takes {length} tokens, episodes have up to {max_context}; restart "
+            f"vLLM with --max-model-len {max_context}"
+        )
+    try:
+        warm = await client.top_logprob(canary, adapter=base, temperature=1.0)
+        hot = await client.top_logprob(canary, adapter=base, temperature=2.0)
+    except (AdapterGone, Refused) as error:
+        raise UserError(f"{client.http.url} cannot sample: {error}") from error
+    if warm == hot:
+        raise UserError(
+            f"{client.http.url} reports log-probs that ignore the temperature; restart vLLM with "
+            "--logprobs-mode processed_logprobs"
+        )
+    return base
 
 
 def server_command(

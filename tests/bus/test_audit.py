@@ -82,6 +82,15 @@ def test_a_running_bus_is_sound_too(kit, location):
     assert result.sound and result.counts["open"] == 2
 
 
+def test_places_freed_by_fates_that_are_not_logged_yet_are_no_fault(kit, location):
+    store = open_store(location)
+    bus = kit.lead(store)
+    bus.issue(kit.new_tasks(2), cursor={})
+    bus.decide(0, "zero-signal")
+    bus.issue(kit.new_tasks(1), cursor={})
+    assert audit(store).faults == []
+
+
 def test_a_late_object_is_counted_and_no_fault(run):
     run.create(group_key(99), b"for a task that was never issued")
     result = audit(run)

@@ -1,4 +1,5 @@
 import random
+from types import SimpleNamespace
 
 import msgspec
 import numpy as np
@@ -378,12 +379,38 @@ def test_claims_cost_one_listing_and_one_read_each(kit, s3, s3_location):
     bus.issue(kit.new_tasks(8), cursor={})
     sampler = SamplerBus(store, sampler="s1", contract=kit.contract)
     sampler.claim(5)
-    sampler.heartbeat()
-    for reads in (5, 0):
+
+    def reads():
         s3.requests()
         bus.expire_claims(still_seconds=10, clock=lambda: 0.0)
-        claims = [path for method, path in s3.requests() if "/claims/" in path]
-        assert len(claims) == reads
+        return len([path for method, path in s3.requests() if "/claims/" in path])
+
+    assert (reads(), reads()) == (5, 0)
+    sampler.claim(3)
+    sampler.heartbeat()
+    assert reads() == 0, "the heartbeat names them"
+
+
+def test_a_claim_lists_one_shard_and_none_that_is_known_to_be_taken(kit, store, sampler_of):
+    bus = kit.lead(store, bounds=bounds(kit, groups_per_batch=2500))
+    bus.issue(kit.new_tasks(2500), cursor={})
+    sampler, other = sampler_of("one"), sampler_of("two")
+    listed = []
+    keys = store.keys
+    sampler.store = SimpleNamespace(
+        keys=lambda prefix, start="": listed.append(prefix) or keys(prefix, start=start),
+        create=store.create,
+        read=store.read,
+    )
+    assert seqs_of(sampler.claim(2)) == [0, 1]
+    assert listed == ["claims/00000/"]
+    assert len(other.claim(1200)) == 1200
+    listed.clear()
+    assert seqs_of(sampler.claim(2)) == [1202, 1203]
+    assert listed == ["claims/00000/", "claims/00001/"]
+    listed.clear()
+    assert seqs_of(sampler.claim(2)) == [1204, 1205]
+    assert listed == ["claims/00001/"], "the first shard is full for good"
 
 
 def test_eval_tasks_have_credits_of_their_own_and_a_deadline(kit, store, deliver):

@@ -13,9 +13,10 @@ from jax_t2sql.learner import LoraSpec
 from jax_t2sql.models import export_adapter, init_params, tiny_config
 from jax_t2sql.sampling import vllm
 from jax_t2sql.sampling.policy import SampleRequest
-from jax_t2sql.sampling.vllm import AdapterGone, Refused, VllmClient, check_server
+from jax_t2sql.sampling.vllm import AdapterGone, Refused, VllmClient
 from jax_t2sql.sampling.vllm_adapters import AdapterHost, Unproven, check_adapter
 from jax_t2sql.sampling.vllm_http import HttpClient, Unreachable
+from jax_t2sql.sampling.vllm_server import check_server
 
 CANARY = list(range(10, 30))
 CONFIG = tiny_config(300, kv_heads=4)
@@ -248,8 +249,8 @@ def test_versions_follow_each_other_under_their_own_names(server, adapters):
             served = await h.advance(f"a{version}", version=version, directory=directory)
             assert h.latest is served
             scores.append(served.canary)
-        assert scores[0] == await client.score(CANARY, adapter="base"), "fresh is the base"
-        assert len({tuple(score) for score in scores}) == 4
+        assert scores[0] == await h.sing("base"), "fresh is the base"
+        assert len(set(scores)) == 4
         return await client.models()
 
     assert sorted(run(server, act)) == ["a3", "base"], "what nobody uses is unloaded"
@@ -297,10 +298,10 @@ def test_weights_that_do_not_change_are_noticed(server, adapters, monkeypatch):
         await h.advance("a1", version=1, directory=adapters[1])
         stale = h.latest.canary
 
-        async def score(self, ids, *, adapter):
-            return [-1.0] * len(stale) if adapter == "base" else stale
+        async def sing(self, name):
+            return ((1,), (-1.0,)) if name == "base" else stale
 
-        monkeypatch.setattr(VllmClient, "score", score)
+        monkeypatch.setattr(AdapterHost, "sing", sing)
         with pytest.raises(Unproven, match="still uses the old one"):
             await h.advance("a2", version=2, directory=adapters[2])
 
