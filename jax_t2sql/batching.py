@@ -36,8 +36,9 @@ def make_batch(sequences: Sequence[Trajectory], config: LearnerConfig) -> Learne
     long = sum(distinct.values()) >= _MIN_SHARED_PROMPT * len(distinct)
     if long and total < _WORTH_SHARING * sum(map(len, sequences)):
         length = _row_length(max(continuations), config)
-        # No micro-batch holds continuations of two prefix rows.
+        # No micro-batch holds continuations of two prefix rows; powers of two for few programs.
         rows_of_prompt = -(-sum(continuations) // (len(distinct) * length))
+        rows_of_prompt = 1 << (rows_of_prompt - 1).bit_length()
         return pack_shared(
             sequences,
             prefix_length=bucket(max(prompts), smallest=64),

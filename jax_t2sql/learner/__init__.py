@@ -41,7 +41,8 @@ clip_fraction entropy ess grad_norm logprob_gap loss padding_share ratio_max rat
 sampler_kl skipped skipped_in_a_row tokens
 
 `FullSpec` instead of `LoraSpec` trains every parameter; `from_nnx` takes a Flax NNX module;
-`Checkpointer` saves and restores the state; a mesh and `ShardingRules` spread it over devices.
+`pack_shared` has a prompt computed once for all its answers; `Checkpointer` saves and restores the
+state; `make_mesh` and `ShardingRules` spread it over devices, `agree` over hosts.
 """
 
 from .advantages import group_advantages
@@ -53,6 +54,7 @@ from .learner import make_learner
 from .logprobs import token_logprobs
 from .lora import LoraPair, lora_linear, lora_pairs, merge_lora
 from .losses import LossFn, cispo, dapo, grpo, policy_gradient, sft
+from .mesh import make_mesh
 from .nnx import from_nnx, nnx_params
 from .normalize import Normalize
 from .optimizer import make_optimizer, warmup_cosine
@@ -89,6 +91,7 @@ __all__ = [
     "lora_linear",
     "lora_pairs",
     "make_learner",
+    "make_mesh",
     "make_optimizer",
     "merge_lora",
     "nnx_params",

@@ -9,7 +9,6 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 from flax import nnx
-from jax.sharding import AxisType
 
 from jax_t2sql.learner import (
     FullSpec,
@@ -20,14 +19,14 @@ from jax_t2sql.learner import (
     group_advantages,
     lora_linear,
     make_learner,
+    make_mesh,
     merge_lora,
     nnx_params,
     pack,
 )
 
 VOCAB, WIDTH, PROMPTS, GROUP = 6, 16, 12, 8
-mesh = jax.make_mesh((4, 2, 1, 1), ("data", "fsdp", "tensor", "expert"),
-                     axis_types=(AxisType.Auto,) * 4)  # fmt: skip
+mesh = make_mesh(data=4, fsdp=2)
 
 
 class OwnModule(nnx.Module):

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from jax_t2sql.learner import ArrayDesc, ShardingRules
+from jax_t2sql.learner import ArrayDesc, ShardingRules, make_mesh
 
 HERE = Path(__file__).parent
 MESH = """
@@ -119,3 +119,11 @@ def test_unknown_axes_and_uneven_dimensions_are_named():
 def test_an_axis_name_for_every_dimension():
     with pytest.raises(ValueError, match=r"shape \(4, 4\) needs 2 axis names, got \('mlp',\)"):
         desc("mlp", shape=(4, 4))
+
+
+def test_meshes_that_do_not_fit_the_devices_are_refused():
+    devices = jax.devices()[:1]
+    assert set(make_mesh(tensor=-1, fsdp=1, devices=devices).shape.values()) == {1}
+    for sizes in (dict(tensor=3), dict(data=0), dict(data=-1), dict(fsdp=2)):
+        with pytest.raises(ValueError, match="does not fit 1 devices"):
+            make_mesh(**sizes, devices=devices)
