@@ -12,9 +12,11 @@ path]; each fault strikes the first request that it fits, once:
 ``GET /requests`` gives the [method, path] of all requests since the last time it was asked.
 """
 
+import contextlib
 import json
 import re
 import socket
+import threading
 
 from moto.server import DomainDispatcherApplication, create_backend_app
 from werkzeug.serving import make_server
@@ -30,6 +32,8 @@ class Faulty:
         self.app = app
         self.faults = []
         self.requests = []
+        # Moto looks for a key and then stores it; two at once would both find nothing.
+        self.one_put = threading.Lock()
 
     def __call__(self, environ, start_response):
         method, path = environ["REQUEST_METHOD"], environ["PATH_INFO"]
@@ -47,10 +51,12 @@ class Faulty:
             return answer(start_response, "500 Internal Server Error", b"")
         if what == "refuse-409":
             return answer(start_response, "409 Conflict", BUSY)
-        if what is None:
-            return self.app(environ, start_response)
         kept = []
-        body = b"".join(self.app(environ, lambda *status: kept.append(status)))
+        with self.one_put if method == "PUT" else contextlib.nullcontext():
+            body = b"".join(self.app(environ, lambda *status: kept.append(status)))
+        if what is None:
+            start_response(*kept[0])
+            return [body]
         if what == "store-500":
             return answer(start_response, "500 Internal Server Error", b"")
         if what == "store-drop":
