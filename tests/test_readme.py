@@ -60,10 +60,12 @@ def test_command(command):
 
 
 def test_commands_in_sentences():
-    """Options in running text are those of the training program."""
-    for code in re.findall(r"`(--[^`]+)`", README.replace("\n", " ")):
-        for option in options(shlex.split(code)):
-            assert option in help_text("jax_t2sql.train"), f"no option {option}"
+    """Options in running text are those of a program that the section runs, or of training."""
+    for section in re.split(r"^#+ ", README, flags=re.M):
+        modules = {"jax_t2sql.train", *re.findall(r"python -m ([\w.]+)", section)}
+        for code in re.findall(r"`(--[^`]+)`", section.replace("\n", " ")):
+            for option in options(shlex.split(code)):
+                assert any(option in help_text(m) for m in modules), f"no {option} in {modules}"
 
 
 def test_links_and_files():
@@ -81,7 +83,10 @@ def test_python_blocks_import_what_exists():
             compile(block, "README.md", "exec")
 
 
-@pytest.mark.parametrize("program", ["train", "eval", "report"])
+PROGRAMS = ["train", "eval", "grade", "equiv", "report", "sample", "status", "plan", "export"]
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
 def test_every_program_has_help(program):
     text = help_text(f"jax_t2sql.{program}")
     assert "--help" in text and "usage" in text.lower()
