@@ -9,27 +9,10 @@ import sqlite3
 from dataclasses import fields, is_dataclass, replace
 
 from jax_t2sql.equivalence.catalog import Catalog
+from jax_t2sql.equivalence.symbolic import ir
 from jax_t2sql.equivalence.symbolic.comparing import collation_of
 from jax_t2sql.equivalence.symbolic.confirming import confirm, plainly_joined, program
 from jax_t2sql.equivalence.symbolic.errors import Unsupported
-from jax_t2sql.equivalence.symbolic.ir import (
-    Aggregate,
-    Arithmetic,
-    Between,
-    Column,
-    Compare,
-    Compound,
-    Connect,
-    Constant,
-    Expr,
-    InList,
-    IsNull,
-    Not,
-    Output,
-    Query,
-    Select,
-    Source,
-)
 from jax_t2sql.equivalence.symbolic.printing import print_expr, print_query
 from jax_t2sql.equivalence.symbolic.reading import read
 from jax_t2sql.equivalence.symbolic.relations import bare_columns
@@ -100,13 +83,13 @@ def _words(sql: str) -> list[tuple[str, str]]:
 def _nameless(node):
     """A node without the names of result columns, sources and common tables."""
     match node:
-        case Output():
+        case ir.Output():
             return replace(node, name="")
-        case Column() if not node.of_table:
+        case ir.Column() if not node.of_table:
             return replace(node, name="")
-        case Source():
+        case ir.Source():
             return replace(node, cte=None)
-        case Select() | Compound():
+        case ir.Select() | ir.Compound():
             return replace(node, ctes=())
     return node
 
@@ -117,9 +100,9 @@ def _left_to_chance(node) -> bool:
         return any(map(_left_to_chance, node))
     if not is_dataclass(node):
         return False
-    if isinstance(node, Select | Compound) and node.limit is not None:
+    if isinstance(node, ir.Select | ir.Compound) and node.limit is not None:
         return True
-    if isinstance(node, Select):
+    if isinstance(node, ir.Select):
         shown = [*node.items, *(sort.key for sort in node.order)]
         shown += [node.having] if node.having is not None else []
         if (node.group or any(map(has_aggregate, shown))) and bare_columns(node, shown):
@@ -127,10 +110,10 @@ def _left_to_chance(node) -> bool:
     return any(_left_to_chance(getattr(node, f.name)) for f in fields(node))
 
 
-def _of_mode(query: Query, mode: Mode) -> Query:
+def _of_mode(query: ir.Query, mode: Mode) -> ir.Query:
     """The query without what the mode does not look at."""
     query = replace(query, order=())
-    if mode.kind == "set" and isinstance(query, Select):
+    if mode.kind == "set" and isinstance(query, ir.Select):
         query = replace(query, distinct=False)
     return query
 
@@ -138,34 +121,36 @@ def _of_mode(query: Query, mode: Mode) -> Query:
 def _canonical(node):
     """The normal form of a node whose parts have theirs."""
     match node:
-        case Between():
+        case ir.Between():
             return _connected("AND", [
-                _compared(Compare(">=", node.operand, node.low)),
-                _compared(Compare("<=", node.operand, node.high)),
+                _compared(ir.Compare(">=", node.operand, node.low)),
+                _compared(ir.Compare("<=", node.operand, node.high)),
             ])  # fmt: skip
-        case Compare():
+        case ir.Compare():
             return _compared(node)
-        case Connect():
+        case ir.Connect():
             return _connected(node.op, [node.left, node.right])
-        case Not(operand=IsNull() as test):
-            return IsNull(test.operand, not test.negated)
-        case Not(operand=Not() as inner) if isinstance(inner.operand, Compare | Connect | IsNull):
+        case ir.Not(operand=ir.IsNull() as test):
+            return ir.IsNull(test.operand, not test.negated)
+        case ir.Not(operand=ir.Not() as inner) if isinstance(
+            inner.operand, ir.Compare | ir.Connect | ir.IsNull
+        ):
             return inner.operand
-        case Arithmetic(op="+" | "*"):
+        case ir.Arithmetic(op="+" | "*"):
             left, right = sorted((node.left, node.right), key=print_expr)
-            return Arithmetic(node.op, left, right)
-        case InList():
+            return ir.Arithmetic(node.op, left, right)
+        case ir.InList():
             items = {print_expr(item): item for item in node.items}
-            return InList(node.operand, tuple(items[text] for text in sorted(items)))
-        case Aggregate(name="count", operand=Constant(), distinct=False):
+            return ir.InList(node.operand, tuple(items[text] for text in sorted(items)))
+        case ir.Aggregate(name="count", operand=ir.Constant(), distinct=False):
             if node.operand.value is not None:
                 return replace(node, operand=None)
-        case Select():
+        case ir.Select():
             return _joined(node)
     return node
 
 
-def _compared(node: Compare) -> Expr:
+def _compared(node: ir.Compare) -> ir.Expr:
     """With the smaller text on the left, unless the two sides bring different collations."""
     if node.op not in _FLIPPED and node.op not in ("<", "<="):
         return node
@@ -173,31 +158,35 @@ def _compared(node: Compare) -> Expr:
     if {left[0] or "BINARY", right[0] or "BINARY"} != {"BINARY"}:
         return node
     if node.op in (">", ">="):
-        return Compare(_FLIPPED[node.op], node.right, node.left)
+        return ir.Compare(_FLIPPED[node.op], node.right, node.left)
     if node.op in ("<", "<="):
         return node
-    return Compare(node.op, *sorted((node.left, node.right), key=print_expr))
+    return ir.Compare(node.op, *sorted((node.left, node.right), key=print_expr))
 
 
-def _connected(op: str, sides: list[Expr]) -> Expr:
+def _connected(op: str, sides: list[ir.Expr]) -> ir.Expr:
     """A chain of one connective, without repetitions, in the order of its parts' texts."""
-    parts: dict[str, Expr] = {}
+    parts: dict[str, ir.Expr] = {}
     stack = sides[::-1]
     while stack:
         part = stack.pop()
-        if isinstance(part, Connect) and part.op == op:
+        if isinstance(part, ir.Connect) and part.op == op:
             stack += (part.right, part.left)
         else:
             parts[print_expr(part)] = part
     chain = [parts[text] for text in sorted(parts)]
     result = chain[0]
     for part in chain[1:]:
-        result = Connect(op, result, part)
+        result = ir.Connect(op, result, part)
     # A repeated part alone stays what it is only if it is a condition.
-    return result if len(chain) > 1 or isinstance(result, Compare | IsNull) else Connect(op, *sides)
+    return (
+        result
+        if len(chain) > 1 or isinstance(result, ir.Compare | ir.IsNull)
+        else ir.Connect(op, *sides)
+    )
 
 
-def _joined(query: Select) -> Select:
+def _joined(query: ir.Select) -> ir.Select:
     """Inner joins with their conditions in WHERE, in the order of what is joined."""
     if any(source.join != "INNER" for source in query.sources) or not query.sources:
         return query
@@ -223,14 +212,14 @@ def _joined(query: Select) -> Select:
         return query
 
     def renumbered(node):
-        if isinstance(node, Source):
+        if isinstance(node, ir.Source):
             return replace(node, id=numbers.get(node.id, node.id))
-        if isinstance(node, Column):
+        if isinstance(node, ir.Column):
             return replace(node, source=numbers.get(node.source, node.source))
         return node
 
     return rebuilt(rebuilt(replace(query, sources=tuple(ordered)), renumbered), _canonical)
 
 
-def _content(source: Source) -> str:
+def _content(source: ir.Source) -> str:
     return source.table or print_query(source.query)

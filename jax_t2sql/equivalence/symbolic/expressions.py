@@ -1,6 +1,6 @@
 """The value of an expression on given rows."""
 
-from jax_t2sql.equivalence.symbolic import aggregates
+from jax_t2sql.equivalence.symbolic import aggregates, ir
 from jax_t2sql.equivalence.symbolic.arithmetic import cast, negate, operate
 from jax_t2sql.equivalence.symbolic.comparing import (
     affinity_of,
@@ -12,27 +12,6 @@ from jax_t2sql.equivalence.symbolic.comparing import (
 from jax_t2sql.equivalence.symbolic.context import Context, Env, Row
 from jax_t2sql.equivalence.symbolic.errors import Unsupported
 from jax_t2sql.equivalence.symbolic.functions import call
-from jax_t2sql.equivalence.symbolic.ir import (
-    Aggregate,
-    Arithmetic,
-    Between,
-    Call,
-    Case,
-    Cast,
-    Collate,
-    Column,
-    Compare,
-    Connect,
-    Constant,
-    Exists,
-    Expr,
-    InList,
-    InQuery,
-    IsNull,
-    Negate,
-    Not,
-    Scalar,
-)
 from jax_t2sql.equivalence.symbolic.logic import (
     Truth,
     as_value,
@@ -51,10 +30,19 @@ from jax_t2sql.equivalence.symbolic.values import (
     is_number,
 )
 
-_CONDITIONS = (Compare, Connect, Not, IsNull, Between, InList, InQuery, Exists)
+_CONDITIONS = (
+    ir.Compare,
+    ir.Connect,
+    ir.Not,
+    ir.IsNull,
+    ir.Between,
+    ir.InList,
+    ir.InQuery,
+    ir.Exists,
+)
 
 
-def value(ctx: Context, expr: Expr, env: Env) -> Val:
+def value(ctx: Context, expr: ir.Expr, env: Env) -> Val:
     """The value of an expression.
 
     Raises:
@@ -62,62 +50,62 @@ def value(ctx: Context, expr: Expr, env: Env) -> Val:
     """
     t = ctx.t
     match expr:
-        case Constant():
+        case ir.Constant():
             return constant(t, expr.value)
-        case Column():
+        case ir.Column():
             return env.cells[expr.source][expr.index]
-        case Arithmetic():
+        case ir.Arithmetic():
             return operate(t, expr.op, value(ctx, expr.left, env), value(ctx, expr.right, env))
-        case Negate():
+        case ir.Negate():
             return negate(t, value(ctx, expr.operand, env))
-        case Cast():
+        case ir.Cast():
             return cast(t, value(ctx, expr.operand, env), expr.affinity)
-        case Collate():
+        case ir.Collate():
             return value(ctx, expr.operand, env)
-        case Case():
+        case ir.Case():
             return _case(ctx, expr, env)
-        case Call():
+        case ir.Call():
             collation = next((c for c, _ in map(collation_of, expr.args) if c), "BINARY")
             if expr.name == "iif":
                 test, yes, no = expr.args
-                return _case(ctx, Case(None, ((test, yes),), no), env)
+                return _case(ctx, ir.Case(None, ((test, yes),), no), env)
             args = [value(ctx, arg, env) for arg in expr.args]
             return call(t, expr.name, args, collation)
-        case Aggregate():
+        case ir.Aggregate():
             return _aggregate(ctx, expr, env)
-        case Scalar():
+        case ir.Scalar():
             return _scalar(ctx, expr, env)
     if isinstance(expr, _CONDITIONS):
         return as_value(t, truth(ctx, expr, env))
     raise Unsupported(f"{type(expr).__name__} expressions")
 
 
-def truth(ctx: Context, expr: Expr, env: Env) -> Truth:
+def truth(ctx: Context, expr: ir.Expr, env: Env) -> Truth:
     """When an expression, taken as a condition, is true and when it is false."""
     t = ctx.t
     match expr:
-        case Connect():
+        case ir.Connect():
             sides = (truth(ctx, expr.left, env), truth(ctx, expr.right, env))
             return conjunction(t, sides) if expr.op == "AND" else disjunction(t, sides)
-        case Not():
+        case ir.Not():
             return negation(truth(ctx, expr.operand, env))
-        case IsNull():
+        case ir.IsNull():
             null = two_valued(t, value(ctx, expr.operand, env).null)
             return negation(null) if expr.negated else null
-        case Compare():
+        case ir.Compare():
             a, b = value(ctx, expr.left, env), value(ctx, expr.right, env)
             return _compare(ctx, expr.op, expr.left, a, expr.right, b)
-        case Between():
+        case ir.Between():
             operand = value(ctx, expr.operand, env)
             low, high = value(ctx, expr.low, env), value(ctx, expr.high, env)
             least = _compare(ctx, ">=", expr.operand, operand, expr.low, low)
             most = _compare(ctx, "<=", expr.operand, operand, expr.high, high)
             return conjunction(t, (least, most))
-        case InList():
+        case ir.InList():
             return _in_list(ctx, expr, env)
-        case InQuery():
+        case ir.InQuery():
             return _in_query(ctx, expr, env)
-        case Exists():
+        case ir.Exists():
             rows = _rows(ctx, expr.query, env)
             return two_valued(t, t.or_(*(row.present for row in rows)))
     return _as_condition(ctx, value(ctx, expr, env))
@@ -135,12 +123,12 @@ def _as_condition(ctx: Context, v: Val) -> Truth:
     return Truth(t.and_(known, nonzero), t.and_(known, t.not_(nonzero)))
 
 
-def _compare(ctx: Context, op: str, left: Expr, a: Val, right: Expr, b: Val) -> Truth:
+def _compare(ctx: Context, op: str, left: ir.Expr, a: Val, right: ir.Expr, b: Val) -> Truth:
     collation = collation_between(left, right)
     return compare(ctx.t, op, a, affinity_of(left), b, affinity_of(right), collation)
 
 
-def _case(ctx: Context, expr: Case, env: Env) -> Val:
+def _case(ctx: Context, expr: ir.Case, env: Env) -> Val:
     t = ctx.t
     result = constant(t, None) if expr.otherwise is None else value(ctx, expr.otherwise, env)
     base = None if expr.base is None else value(ctx, expr.base, env)
@@ -153,7 +141,7 @@ def _case(ctx: Context, expr: Case, env: Env) -> Val:
     return result
 
 
-def _aggregate(ctx: Context, expr: Aggregate, env: Env) -> Val:
+def _aggregate(ctx: Context, expr: ir.Aggregate, env: Env) -> Val:
     if env.group is None:
         raise Unsupported(f"{expr.name}() where no rows are grouped")
     t = ctx.t
@@ -177,7 +165,7 @@ def _rows(ctx: Context, query, env: Env) -> list[Row]:
     return ctx.rows_of(ctx, query, Env(env.cells, env.here))
 
 
-def _scalar(ctx: Context, expr: Scalar, env: Env) -> Val:
+def _scalar(ctx: Context, expr: ir.Scalar, env: Env) -> Val:
     """The first row's value, NULL if there is none. Which row comes first must not matter."""
     t = ctx.t
     rows = [row for row in _rows(ctx, expr.query, env) if row.present is not t.false]
@@ -191,7 +179,7 @@ def _scalar(ctx: Context, expr: Scalar, env: Env) -> Val:
     return result
 
 
-def _in_list(ctx: Context, expr: InList, env: Env) -> Truth:
+def _in_list(ctx: Context, expr: ir.InList, env: Env) -> Truth:
     """The operand's affinity converts the items; theirs is ignored."""
     t = ctx.t
     operand, affinity = value(ctx, expr.operand, env), affinity_of(expr.operand)
@@ -202,7 +190,7 @@ def _in_list(ctx: Context, expr: InList, env: Env) -> Truth:
     )
 
 
-def _in_query(ctx: Context, expr: InQuery, env: Env) -> Truth:
+def _in_query(ctx: Context, expr: ir.InQuery, env: Env) -> Truth:
     t = ctx.t
     operands = [(value(ctx, e, env), affinity_of(e), collation_of(e)[0]) for e in expr.operands]
     found, possible = [], []

@@ -1,43 +1,18 @@
 """A resolved query as SQL again: every name qualified, every operation in parentheses."""
 
-from jax_t2sql.equivalence.symbolic.ir import (
-    Aggregate,
-    Arithmetic,
-    Between,
-    Call,
-    Case,
-    Cast,
-    Collate,
-    Column,
-    Compare,
-    Compound,
-    Connect,
-    Constant,
-    Exists,
-    Expr,
-    InList,
-    InQuery,
-    IsNull,
-    Negate,
-    Not,
-    Query,
-    Scalar,
-    Select,
-    Sort,
-    Source,
-)
+from jax_t2sql.equivalence.symbolic import ir
 from jax_t2sql.equivalence.symbolic.values import SqlValue
 from jax_t2sql.sql.schema import quote_identifier
 
 
-def print_query(query: Query) -> str:
+def print_query(query: ir.Query) -> str:
     """SQL that means what the query means."""
     with_ = ""
     if query.ctes:
         with_ = "WITH " + ", ".join(
             f"{name}{_column_names(body)} AS ({print_query(body)})" for name, body in query.ctes
         ) + " "  # fmt: skip
-    text = _compound(query) if isinstance(query, Compound) else _select(query)
+    text = _compound(query) if isinstance(query, ir.Compound) else _select(query)
     if query.order:
         text += " ORDER BY " + ", ".join(map(_sort, query.order))
     if query.limit is not None and not query.implicit_limit:
@@ -47,16 +22,16 @@ def print_query(query: Query) -> str:
     return with_ + text
 
 
-def _column_names(query: Query) -> str:
+def _column_names(query: ir.Query) -> str:
     names = (quote_identifier(f"x{i}") for i in range(len(query.outputs)))
     return f"({', '.join(names)})"
 
 
-def _compound(query: Compound) -> str:
+def _compound(query: ir.Compound) -> str:
     return f"{print_query(query.left)} {query.op} {print_query(query.right)}"
 
 
-def _select(query: Select) -> str:
+def _select(query: ir.Select) -> str:
     items = ", ".join(f"{print_expr(item)} AS x{i}" for i, item in enumerate(query.items))
     text = f"SELECT {'DISTINCT ' if query.distinct else ''}{items}"
     if query.sources:
@@ -71,7 +46,7 @@ def _select(query: Select) -> str:
     return text
 
 
-def _source(source: Source) -> str:
+def _source(source: ir.Source) -> str:
     if source.table is not None:
         body = quote_identifier(source.table)
     elif source.cte is not None:
@@ -81,20 +56,20 @@ def _source(source: Source) -> str:
     return f"{body} AS s{source.id}"
 
 
-def _joined(source: Source) -> str:
+def _joined(source: ir.Source) -> str:
     join = {"INNER": " JOIN ", "CROSS": " CROSS JOIN ", "LEFT": " LEFT JOIN "}[source.join]
     condition = "" if source.condition is None else f" ON {print_expr(source.condition)}"
     return f"{join}{_source(source)}{condition}"
 
 
-def _sort(sort: Sort) -> str:
+def _sort(sort: ir.Sort) -> str:
     key = sort.key
     suffix = " DESC" if sort.descending else ""
     if sort.nulls_first == sort.descending:  # not where SQLite puts them by itself
         suffix += " NULLS FIRST" if sort.nulls_first else " NULLS LAST"
     if sort.position is None:
         return print_expr(key) + suffix
-    collate = f" COLLATE {key.collation}" if isinstance(key, Collate) else ""
+    collate = f" COLLATE {key.collation}" if isinstance(key, ir.Collate) else ""
     return f"{sort.position}{collate}{suffix}"
 
 
@@ -111,53 +86,53 @@ def print_value(value: SqlValue) -> str:
     return repr(value)
 
 
-def print_expr(expr: Expr) -> str:
+def print_expr(expr: ir.Expr) -> str:
     """SQL of an expression, in parentheses unless it is a literal, a name or a call."""
     show = print_expr
     match expr:
-        case Constant():
+        case ir.Constant():
             return print_value(expr.value)
-        case Column():
+        case ir.Column():
             return f"s{expr.source}.{_column_name(expr)}"
-        case Compare() | Connect() | Arithmetic():
+        case ir.Compare() | ir.Connect() | ir.Arithmetic():
             return f"({show(expr.left)} {expr.op} {show(expr.right)})"
-        case Not():
+        case ir.Not():
             return f"(NOT {show(expr.operand)})"
-        case Negate():
+        case ir.Negate():
             return f"(- {show(expr.operand)})"
-        case IsNull():
+        case ir.IsNull():
             return f"({show(expr.operand)} IS {'NOT ' if expr.negated else ''}NULL)"
-        case Between():
+        case ir.Between():
             return f"({show(expr.operand)} BETWEEN {show(expr.low)} AND {show(expr.high)})"
-        case Cast():
+        case ir.Cast():
             return f"CAST({show(expr.operand)} AS {expr.type})"
-        case Collate():
+        case ir.Collate():
             return f"({show(expr.operand)} COLLATE {expr.collation})"
-        case Case():
+        case ir.Case():
             base = "" if expr.base is None else f" {show(expr.base)}"
             branches = "".join(f" WHEN {show(a)} THEN {show(b)}" for a, b in expr.branches)
             otherwise = "" if expr.otherwise is None else f" ELSE {show(expr.otherwise)}"
             return f"CASE{base}{branches}{otherwise} END"
-        case Call():
+        case ir.Call():
             return _call(expr)
-        case Aggregate():
+        case ir.Aggregate():
             operand = "*" if expr.operand is None else show(expr.operand)
             only = "" if expr.only is None else f" FILTER (WHERE {show(expr.only)})"
             return f"{expr.name}({'DISTINCT ' if expr.distinct else ''}{operand}){only}"
-        case InList():
+        case ir.InList():
             return f"({show(expr.operand)} IN ({', '.join(map(show, expr.items))}))"
-        case InQuery():
+        case ir.InQuery():
             left = ", ".join(map(show, expr.operands))
             left = f"({left})" if len(expr.operands) > 1 else left
             return f"({left} IN ({print_query(expr.query)}))"
-        case Exists():
+        case ir.Exists():
             return f"EXISTS ({print_query(expr.query)})"
-        case Scalar():
+        case ir.Scalar():
             return f"({print_query(expr.query)})"
     raise AssertionError(expr)
 
 
-def _call(expr: Call) -> str:
+def _call(expr: ir.Call) -> str:
     args = list(map(print_expr, expr.args))
     if not expr.infix:
         return f"{expr.name}({', '.join(args)})"
@@ -165,5 +140,5 @@ def _call(expr: Call) -> str:
     return f"({args[1]} {expr.name.upper()} {args[0]}{escape})"
 
 
-def _column_name(column: Column) -> str:
+def _column_name(column: ir.Column) -> str:
     return quote_identifier(column.name) if column.of_table else f"x{column.index}"

@@ -8,19 +8,9 @@ from dataclasses import replace
 from sqlglot import exp
 
 from jax_t2sql.equivalence.catalog import Catalog
+from jax_t2sql.equivalence.symbolic import ir
 from jax_t2sql.equivalence.symbolic.comparing import MIXED, affinity_of, collation_of
 from jax_t2sql.equivalence.symbolic.errors import Unsupported
-from jax_t2sql.equivalence.symbolic.ir import (
-    Collate,
-    Column,
-    Compound,
-    Constant,
-    Expr,
-    Output,
-    Query,
-    Select,
-    Sort,
-)
 from jax_t2sql.equivalence.symbolic.parsing import allow_only, parse
 from jax_t2sql.equivalence.symbolic.reading_expressions import collation_name, read_expression
 from jax_t2sql.equivalence.symbolic.reading_from import Ctes, read_from
@@ -33,7 +23,7 @@ _SELECT_PARTS = frozenset(
 )
 
 
-def read(sql: str, catalog: Catalog) -> Query:
+def read(sql: str, catalog: Catalog) -> ir.Query:
     """A statement's query.
 
     Raises:
@@ -52,7 +42,7 @@ class Reader:
         self.catalog = catalog
         self.sources = 0
 
-    def query(self, node: exp.Expression, parent: Scope | None, ctes: Ctes) -> Query:
+    def query(self, node: exp.Expression, parent: Scope | None, ctes: Ctes) -> ir.Query:
         """A SELECT or a set operation, parenthesised or not."""
         while isinstance(node, exp.Subquery | exp.Paren):
             allow_only(node, {"this"}, "a subquery")
@@ -65,7 +55,7 @@ class Reader:
 
     def _ctes(
         self, node: exp.Expression, parent: Scope | None, ctes: Ctes
-    ) -> tuple[Ctes, tuple[tuple[str, Query], ...]]:
+    ) -> tuple[Ctes, tuple[tuple[str, ir.Query], ...]]:
         clause = node.args.get("with_")
         if clause is None:
             return ctes, ()
@@ -83,7 +73,7 @@ class Reader:
                 if len(given) != len(body.outputs):
                     raise Unsupported("a common table with a wrong number of column names")
                 outputs = [
-                    Output(name.name, o.affinity, o.collation)
+                    ir.Output(name.name, o.affinity, o.collation)
                     for name, o in zip(given, body.outputs, strict=True)
                 ]
                 body = replace(body, outputs=tuple(outputs))
@@ -92,13 +82,13 @@ class Reader:
             own.append((name, body))
         return ctes, tuple(own)
 
-    def _select(self, node: exp.Select, parent: Scope | None, ctes: Ctes) -> Select:
+    def _select(self, node: exp.Select, parent: Scope | None, ctes: Ctes) -> ir.Select:
         allow_only(node, _SELECT_PARTS, "SELECT")
         ctes, own_ctes = self._ctes(node, parent, ctes)
         scope = Scope(parent)
         sources = read_from(self, node, scope, ctes)
         items, outputs = self._items(node, scope, ctes)
-        aliases: dict[str, Expr] = {}
+        aliases: dict[str, ir.Expr] = {}
         for item, output, named in zip(items, outputs, self._named(node, items), strict=True):
             if named:
                 aliases.setdefault(fold(output.name), item)
@@ -117,17 +107,17 @@ class Reader:
             allow_only(distinct, set(), "DISTINCT")
         limit, offset = self._limits(node, scope, ctes)
         order = tuple(self._sort(s, scope, ctes, items, aliases) for s in _ordered(node))
-        return Select(
+        return ir.Select(
             sources=sources, items=items, outputs=outputs, where=where, group=tuple(group),
             having=having, distinct=distinct is not None, order=order, limit=limit, offset=offset,
             ctes=own_ctes,
         )  # fmt: skip
 
-    def expression(self, node: exp.Expression, scope: Scope, ctes: Ctes) -> Expr:
+    def expression(self, node: exp.Expression, scope: Scope, ctes: Ctes) -> ir.Expr:
         """An expression in a scope."""
         return read_expression(node, scope, lambda inner: self.query(inner, scope, ctes))
 
-    def _limits(self, node, scope: Scope, ctes: Ctes) -> tuple[Expr | None, Expr | None]:
+    def _limits(self, node, scope: Scope, ctes: Ctes) -> tuple[ir.Expr | None, ir.Expr | None]:
         limit, offset = node.args.get("limit"), node.args.get("offset")
         if limit is not None and not isinstance(limit, exp.Limit):
             raise Unsupported("FETCH")
@@ -138,8 +128,8 @@ class Reader:
 
     def _items(
         self, node: exp.Select, scope: Scope, ctes: Ctes
-    ) -> tuple[tuple[Expr, ...], tuple[Output, ...]]:
-        items: list[Expr] = []
+    ) -> tuple[tuple[ir.Expr, ...], tuple[ir.Output, ...]]:
+        items: list[ir.Expr] = []
         names: list[str] = []
         for item in node.expressions:
             star = isinstance(item, exp.Star)
@@ -158,26 +148,26 @@ class Reader:
             named = isinstance(item, exp.Alias)
             expr = self.expression(item.this if named else item, scope, ctes)
             items.append(expr)
-            names.append(item.alias if named else expr.name if isinstance(expr, Column) else "")
+            names.append(item.alias if named else expr.name if isinstance(expr, ir.Column) else "")
         outputs = tuple(_output(n, e) for n, e in zip(names, items, strict=True))
         return tuple(items), outputs
 
-    def _named(self, node: exp.Select, items: tuple[Expr, ...]) -> list[bool]:
+    def _named(self, node: exp.Select, items: tuple[ir.Expr, ...]) -> list[bool]:
         """Which items have a name given by AS; none where a * makes the places shift."""
         if len(node.expressions) != len(items):
             return [False] * len(items)
         return [isinstance(item, exp.Alias) for item in node.expressions]
 
     def _group_key(
-        self, node: exp.Expression, scope: Scope, ctes: Ctes, items: tuple[Expr, ...]
-    ) -> Expr:
+        self, node: exp.Expression, scope: Scope, ctes: Ctes, items: tuple[ir.Expr, ...]
+    ) -> ir.Expr:
         if isinstance(node, exp.Literal) and not node.is_string:
             return items[_place(node, items)]
         return self.expression(node, scope, ctes)
 
     def _sort(
-        self, node: exp.Ordered, scope: Scope, ctes: Ctes, items: tuple[Expr, ...], aliases
-    ) -> Sort:
+        self, node: exp.Ordered, scope: Scope, ctes: Ctes, items: tuple[ir.Expr, ...], aliases
+    ) -> ir.Sort:
         key, collation = _without_collation(node.this)
         position = None
         if isinstance(key, exp.Literal) and not key.is_string:
@@ -186,11 +176,11 @@ class Reader:
             position = items.index(aliases[fold(key.name)]) + 1
         expr = self.expression(key, scope, ctes) if position is None else items[position - 1]
         if collation:
-            expr = Collate(expr, collation)
+            expr = ir.Collate(expr, collation)
         descending, nulls_first = _direction(node)
-        return Sort(expr, descending, nulls_first, position)
+        return ir.Sort(expr, descending, nulls_first, position)
 
-    def _compound(self, node: exp.SetOperation, parent: Scope | None, ctes: Ctes) -> Compound:
+    def _compound(self, node: exp.SetOperation, parent: Scope | None, ctes: Ctes) -> ir.Compound:
         allow_only(
             node,
             {"this", "expression", "distinct", "with_", "order", "limit", "offset"},
@@ -200,7 +190,7 @@ class Reader:
         if any(isinstance(side, exp.Subquery) for side in (node.this, node.expression)):
             raise Unsupported("parentheses in a set operation")
         left, right = (self.query(n, parent, ctes) for n in (node.this, node.expression))
-        if isinstance(right, Compound):
+        if isinstance(right, ir.Compound):
             raise Unsupported("parentheses in a set operation")
         if len(left.outputs) != len(right.outputs):
             raise Unsupported("a set operation on different numbers of columns")
@@ -224,9 +214,9 @@ class Reader:
                 places = [_place(key, tuple(outputs))]
             if not places:
                 raise Unsupported("a set operation ordered by an expression")
-            order.append(Sort(Constant(None), *_direction(ordered), places[0] + 1))
+            order.append(ir.Sort(ir.Constant(None), *_direction(ordered), places[0] + 1))
         limit, offset = self._limits(node, Scope(), ctes)
-        return Compound(op, left, right, tuple(outputs), tuple(order), limit, offset, own_ctes)
+        return ir.Compound(op, left, right, tuple(outputs), tuple(order), limit, offset, own_ctes)
 
 
 def _ordered(node: exp.Expression) -> list[exp.Ordered]:
@@ -253,7 +243,7 @@ def _is_bare(node: exp.Expression) -> bool:
     return isinstance(node, exp.Column) and not node.table
 
 
-def _named_so(output: Output, node: exp.Column) -> bool:
+def _named_so(output: ir.Output, node: exp.Column) -> bool:
     return fold(output.name) == fold(node.name)
 
 
@@ -264,9 +254,9 @@ def _place(node: exp.Literal, items: tuple) -> int:
     return int(text) - 1
 
 
-def _output(name: str, expr: Expr) -> Output:
+def _output(name: str, expr: ir.Expr) -> ir.Output:
     try:
         affinity = affinity_of(expr)
     except Unsupported:
         affinity = MIXED
-    return Output(name, affinity, collation_of(expr)[0] or "BINARY")
+    return ir.Output(name, affinity, collation_of(expr)[0] or "BINARY")

@@ -5,30 +5,8 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from jax_t2sql.equivalence.symbolic import functions
+from jax_t2sql.equivalence.symbolic import functions, ir
 from jax_t2sql.equivalence.symbolic.errors import Unsupported
-from jax_t2sql.equivalence.symbolic.ir import (
-    Aggregate,
-    Arithmetic,
-    Between,
-    Call,
-    Case,
-    Cast,
-    Collate,
-    Column,
-    Compare,
-    Connect,
-    Constant,
-    Exists,
-    Expr,
-    InList,
-    InQuery,
-    IsNull,
-    Negate,
-    Not,
-    Query,
-    Scalar,
-)
 from jax_t2sql.equivalence.symbolic.opaque import compute
 from jax_t2sql.equivalence.symbolic.scope import Scope
 from jax_t2sql.equivalence.symbolic.walking import (
@@ -57,10 +35,10 @@ _CAST_AFFINITIES = {
     "DATETIME": "NUMERIC", "BOOLEAN": "NUMERIC",
 }  # fmt: skip
 
-ReadQuery = Callable[[exp.Expression], Query]
+ReadQuery = Callable[[exp.Expression], ir.Query]
 
 
-def read_expression(node: exp.Expression, scope: Scope, query: ReadQuery) -> Expr:
+def read_expression(node: exp.Expression, scope: Scope, query: ReadQuery) -> ir.Expr:
     """An expression.
 
     Args:
@@ -72,7 +50,7 @@ def read_expression(node: exp.Expression, scope: Scope, query: ReadQuery) -> Exp
       Unsupported: it holds something that is not modelled.
     """
 
-    def read(inner: exp.Expression) -> Expr:
+    def read(inner: exp.Expression) -> ir.Expr:
         return read_expression(inner, scope, query)
 
     kind = type(node)
@@ -80,55 +58,55 @@ def read_expression(node: exp.Expression, scope: Scope, query: ReadQuery) -> Exp
         _refuse_rows(node)
         if kind in (exp.NullSafeEQ, exp.NullSafeNEQ) and isinstance(node.expression, exp.Boolean):
             raise Unsupported("IS TRUE and IS FALSE")
-        return Compare(_COMPARISONS[kind], read(node.this), read(node.expression))
+        return ir.Compare(_COMPARISONS[kind], read(node.this), read(node.expression))
     if kind in _ARITHMETIC:
-        return Arithmetic(_ARITHMETIC[kind], read(node.this), read(node.expression))
+        return ir.Arithmetic(_ARITHMETIC[kind], read(node.this), read(node.expression))
     if kind in _CONNECTIVES:
-        return Connect(_CONNECTIVES[kind], read(node.this), read(node.expression))
+        return ir.Connect(_CONNECTIVES[kind], read(node.this), read(node.expression))
     match node:
         case exp.Paren():
             return read(node.this)
         case exp.Literal():
-            return Constant(node.this) if node.is_string else _number(node.this)
+            return ir.Constant(node.this) if node.is_string else _number(node.this)
         case exp.HexString():
-            return Constant(bytes.fromhex(node.this))
+            return ir.Constant(bytes.fromhex(node.this))
         case exp.Null():
-            return Constant(None)
+            return ir.Constant(None)
         case exp.Boolean():
-            return Constant(int(node.this))
+            return ir.Constant(int(node.this))
         case exp.Column():
             return _column(node, scope)
         case exp.Not():
             inner = read(node.this)
-            return replace(inner, negated=True) if _is_null_test(node.this) else Not(inner)
+            return replace(inner, negated=True) if _is_null_test(node.this) else ir.Not(inner)
         case exp.Neg():
-            return Negate(read(node.this))
+            return ir.Negate(read(node.this))
         case exp.Is():
             if not isinstance(node.expression, exp.Null):
                 raise Unsupported("IS TRUE and IS FALSE")
-            return IsNull(read(node.this))
+            return ir.IsNull(read(node.this))
         case exp.Between():
             _refuse_symmetric(node)
-            return Between(read(node.this), read(node.args["low"]), read(node.args["high"]))
+            return ir.Between(read(node.this), read(node.args["low"]), read(node.args["high"]))
         case exp.In():
             return _in(node, read, query)
         case exp.Exists():
-            return Exists(query(node.this))
+            return ir.Exists(query(node.this))
         case exp.Subquery():
             return _scalar(query(node))
         case exp.Cast():
             return _cast(node, read)
         case exp.Collate():
-            return Collate(read(node.this), collation_name(node))
+            return ir.Collate(read(node.this), collation_name(node))
         case exp.Case():
             branches = tuple((read(i.this), read(i.args["true"])) for i in node.args["ifs"])
             base, otherwise = (node.args.get(part) for part in ("this", "default"))
-            return Case(base and read(base), branches, otherwise and read(otherwise))
+            return ir.Case(base and read(base), branches, otherwise and read(otherwise))
         case exp.Like() | exp.Glob() | exp.Escape():
             return _like(node, read)
         case exp.Filter():
             inner = read(node.this)
-            if not isinstance(inner, Aggregate):
+            if not isinstance(inner, ir.Aggregate):
                 raise Unsupported("FILTER of no aggregate")
             return replace(inner, only=read(node.expression.this))
         case exp.Anonymous():
@@ -150,14 +128,14 @@ def _spoken(node: exp.Expression) -> str:
     return names.get(type(node).__name__, f"{type(node).__name__} expressions")
 
 
-def _number(text: str) -> Constant:
+def _number(text: str) -> ir.Constant:
     try:
-        return Constant(compute(text, ()) if not text.isdigit() or len(text) > 18 else int(text))
+        return ir.Constant(compute(text, ()) if not text.isdigit() or len(text) > 18 else int(text))
     except Unsupported:
         raise Unsupported(f"the number {text}") from None
 
 
-def _column(node: exp.Column, scope: Scope) -> Expr:
+def _column(node: exp.Column, scope: Scope) -> ir.Expr:
     if isinstance(node.this, exp.Star):
         raise Unsupported("* in an expression")
     if node.args.get("db") or node.args.get("catalog"):
@@ -182,7 +160,7 @@ def _refuse_symmetric(node: exp.Between) -> None:
         raise Unsupported("BETWEEN SYMMETRIC")
 
 
-def _in(node: exp.In, read: Callable, query: ReadQuery) -> Expr:
+def _in(node: exp.In, read: Callable, query: ReadQuery) -> ir.Expr:
     if node.args.get("field") is not None or node.args.get("unnest") is not None:
         raise Unsupported("IN with a table's name")
     inner = node.args.get("query")
@@ -195,25 +173,25 @@ def _in(node: exp.In, read: Callable, query: ReadQuery) -> Expr:
         found_items = tuple(read(item) for item in items)
         if any(map(has_collate, found_items)):
             raise Unsupported("COLLATE in an IN list")
-        return InList(read(node.this), found_items)
+        return ir.InList(read(node.this), found_items)
     left = node.this.expressions if isinstance(node.this, exp.Tuple) else [node.this]
     found = query(inner)
     if gives_collation(found):
         raise Unsupported("IN with a subquery whose column has a collation")
     if len(left) != len(found.outputs):
         raise Unsupported("IN with a different number of columns")
-    return InQuery(tuple(read(operand) for operand in left), found)
+    return ir.InQuery(tuple(read(operand) for operand in left), found)
 
 
-def _scalar(query: Query) -> Scalar:
+def _scalar(query: ir.Query) -> ir.Scalar:
     if len(query.outputs) != 1:
         raise Unsupported("a subquery of several columns as a value")
     if query.order and query.limit is None:
-        query = replace(query, limit=Constant(1), implicit_limit=True)
-    return Scalar(query)
+        query = replace(query, limit=ir.Constant(1), implicit_limit=True)
+    return ir.Scalar(query)
 
 
-def _cast(node: exp.Cast, read: Callable) -> Expr:
+def _cast(node: exp.Cast, read: Callable) -> ir.Expr:
     if any(node.args.get(part) for part in ("format", "action", "default", "safe")):
         raise Unsupported("CAST with options")
     name = node.args["to"].this
@@ -221,7 +199,7 @@ def _cast(node: exp.Cast, read: Callable) -> Expr:
     affinity = _CAST_AFFINITIES.get(str(name))
     if affinity is None:
         raise Unsupported(f"CAST AS {name}")
-    return Cast(read(node.this), affinity, affinity)
+    return ir.Cast(read(node.this), affinity, affinity)
 
 
 def collation_name(node: exp.Collate) -> str:
@@ -232,18 +210,18 @@ def collation_name(node: exp.Collate) -> str:
     return name
 
 
-def _like(node: exp.Expression, read: Callable) -> Expr:
+def _like(node: exp.Expression, read: Callable) -> ir.Expr:
     escape = ()
     if isinstance(node, exp.Escape):
         escape, node = (read(node.expression),), node.this
     if not isinstance(node, exp.Like | exp.Glob) or (escape and isinstance(node, exp.Glob)):
         raise Unsupported("ESCAPE without LIKE")
     name = "like" if isinstance(node, exp.Like) else "glob"
-    result = Call(name, (read(node.expression), read(node.this), *escape), infix=True)
-    return Not(result) if node.args.get("negate") else result
+    result = ir.Call(name, (read(node.expression), read(node.this), *escape), infix=True)
+    return ir.Not(result) if node.args.get("negate") else result
 
 
-def _call(node: exp.Anonymous, read: Callable, scope: Scope) -> Expr:
+def _call(node: exp.Anonymous, read: Callable, scope: Scope) -> ir.Expr:
     name = fold(node.name)
     args = node.expressions
     if name in _AGGREGATES and (name not in ("min", "max") or len(args) == 1):
@@ -255,13 +233,13 @@ def _call(node: exp.Anonymous, read: Callable, scope: Scope) -> Expr:
     wanted = {"ifnull": 2, "nullif": 2, "iif": 3}.get(name, len(args))
     if len(args) != wanted or (least and len(args) < least):
         raise Unsupported(f"{name}() with {len(args)} arguments")
-    return Call(name, read_args)
+    return ir.Call(name, read_args)
 
 
-def _aggregate(name: str, args: list, read: Callable, scope: Scope) -> Aggregate:
+def _aggregate(name: str, args: list, read: Callable, scope: Scope) -> ir.Aggregate:
     distinct = False
     if name == "count" and (not args or isinstance(args[0], exp.Star)):
-        return Aggregate("count", None)
+        return ir.Aggregate("count", None)
     if len(args) == 1 and isinstance(args[0], exp.Distinct):
         distinct, args = True, args[0].expressions
     if len(args) != 1:
@@ -270,7 +248,7 @@ def _aggregate(name: str, args: list, read: Callable, scope: Scope) -> Aggregate
     if has_aggregate(operand):
         raise Unsupported("an aggregate of an aggregate")
     own = {seen.source.id for seen in scope.visible}
-    read_columns: list[Column] = list(columns(operand))
+    read_columns: list[ir.Column] = list(columns(operand))
     if read_columns and not any(column.source in own for column in read_columns):
         raise Unsupported("an aggregate over a column of the query around")
-    return Aggregate(name, operand, distinct)
+    return ir.Aggregate(name, operand, distinct)

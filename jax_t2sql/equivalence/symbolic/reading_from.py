@@ -6,17 +6,9 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
+from jax_t2sql.equivalence.symbolic import ir
 from jax_t2sql.equivalence.symbolic.comparing import MIXED
 from jax_t2sql.equivalence.symbolic.errors import Unsupported
-from jax_t2sql.equivalence.symbolic.ir import (
-    Compare,
-    Compound,
-    Connect,
-    Expr,
-    Output,
-    Query,
-    Source,
-)
 from jax_t2sql.equivalence.symbolic.parsing import allow_only
 from jax_t2sql.equivalence.symbolic.scope import Scope, Visible, column_of, unique_names
 from jax_t2sql.equivalence.symbolic.walking import columns
@@ -25,11 +17,13 @@ from jax_t2sql.sql.schema import fold
 if TYPE_CHECKING:
     from jax_t2sql.equivalence.symbolic.reading import Reader
 
-Ctes = dict[str, tuple[str, Query]]
+Ctes = dict[str, tuple[str, ir.Query]]
 """Common tables in scope, by folded name: their names in print, and what they hold."""
 
 
-def read_from(reader: "Reader", node: exp.Select, scope: Scope, ctes: Ctes) -> tuple[Source, ...]:
+def read_from(
+    reader: "Reader", node: exp.Select, scope: Scope, ctes: Ctes
+) -> tuple[ir.Source, ...]:
     """The sources of a SELECT, which become visible in its scope."""
     clause = node.args.get("from_")
     if clause is None:
@@ -87,13 +81,13 @@ def _source(
         _refuse_half_real(query)
         outputs = unique_names(list(query.outputs))
     else:
-        outputs = tuple(Output(c.name, c.affinity, c.collation) for c in found.columns)
+        outputs = tuple(ir.Output(c.name, c.affinity, c.collation) for c in found.columns)
     reader.sources += 1
-    source = Source(reader.sources, table, query, cte, outputs, kind)
+    source = ir.Source(reader.sources, table, query, cte, outputs, kind)
     return Visible(fold(name or ""), source)
 
 
-def _refuse_half_real(query: Query) -> None:
+def _refuse_half_real(query: ir.Query) -> None:
     """Refuses a set operation in FROM that gives a REAL column other parts that are not REAL.
 
     SQLite reads such a column as REAL, or does not, by rules that changed with its versions.
@@ -104,8 +98,8 @@ def _refuse_half_real(query: Query) -> None:
             raise Unsupported("a set operation in FROM of REAL and other columns")
 
 
-def _affinities(query: Query, place: int) -> Iterator[str | None]:
-    if isinstance(query, Compound):
+def _affinities(query: ir.Query, place: int) -> Iterator[str | None]:
+    if isinstance(query, ir.Compound):
         yield from _affinities(query.left, place)
         yield from _affinities(query.right, place)
     else:
@@ -113,8 +107,8 @@ def _affinities(query: Query, place: int) -> Iterator[str | None]:
 
 
 def _with_condition(
-    reader: "Reader", source: Source, join: exp.Join, scope: Scope, ctes: Ctes
-) -> Source:
+    reader: "Reader", source: ir.Source, join: exp.Join, scope: Scope, ctes: Ctes
+) -> ir.Source:
     before = [seen for seen in scope.visible if seen.source.id < source.id]
     me = next(seen for seen in scope.visible if seen.source.id == source.id)
     if fold(join.method or "") == "natural":
@@ -130,15 +124,15 @@ def _with_condition(
         return replace(source, condition=condition)
     else:
         return source
-    condition: Expr | None = None
+    condition: ir.Expr | None = None
     for name in names:
         lefts = [(seen, i) for seen in before if (i := _find(seen, name)) is not None]
         right = _find(me, name)
         if len(lefts) != 1 or right is None:
             raise Unsupported(f"USING or NATURAL on {name}, which several tables have")
         left = column_of(lefts[0][0].source, lefts[0][1])
-        equal = Compare("=", left, column_of(source, right))
-        condition = equal if condition is None else Connect("AND", condition, equal)
+        equal = ir.Compare("=", left, column_of(source, right))
+        condition = equal if condition is None else ir.Connect("AND", condition, equal)
         me.hidden |= {right}
     return replace(source, condition=condition)
 

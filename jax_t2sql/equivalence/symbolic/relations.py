@@ -2,20 +2,12 @@
 
 from collections.abc import Iterable
 
+from jax_t2sql.equivalence.symbolic import ir
 from jax_t2sql.equivalence.symbolic.aggregates import differ
 from jax_t2sql.equivalence.symbolic.comparing import collation_of
 from jax_t2sql.equivalence.symbolic.context import Cells, Context, Env, Group, Row
 from jax_t2sql.equivalence.symbolic.errors import Unsupported
 from jax_t2sql.equivalence.symbolic.expressions import truth, value
-from jax_t2sql.equivalence.symbolic.ir import (
-    Aggregate,
-    Column,
-    Compound,
-    Expr,
-    Query,
-    Select,
-    Source,
-)
 from jax_t2sql.equivalence.symbolic.limits import limited
 from jax_t2sql.equivalence.symbolic.opaque import collated
 from jax_t2sql.equivalence.symbolic.terms import Term
@@ -24,7 +16,7 @@ from jax_t2sql.equivalence.symbolic.walking import has_aggregate, parts, query_c
 from jax_t2sql.sql.schema import fold
 
 
-def rows_of(ctx: Context, query: Query, env: Env) -> list[Row]:
+def rows_of(ctx: Context, query: ir.Query, env: Env) -> list[Row]:
     """The possible rows of a query, in an order that means nothing; `Row.keys` hold the sort keys.
 
     Raises:
@@ -49,8 +41,10 @@ def rows_of(ctx: Context, query: Query, env: Env) -> list[Row]:
     return rows
 
 
-def _evaluate(ctx: Context, query: Query, env: Env) -> list[Row]:
-    rows = _compound(ctx, query, env) if isinstance(query, Compound) else _select(ctx, query, env)
+def _evaluate(ctx: Context, query: ir.Query, env: Env) -> list[Row]:
+    rows = (
+        _compound(ctx, query, env) if isinstance(query, ir.Compound) else _select(ctx, query, env)
+    )
     rows = [row for row in rows if row.present is not ctx.t.false]
     ctx.allow(len(rows))
     if query.limit is not None:
@@ -58,7 +52,7 @@ def _evaluate(ctx: Context, query: Query, env: Env) -> list[Row]:
     return rows
 
 
-def _select(ctx: Context, query: Select, env: Env) -> list[Row]:
+def _select(ctx: Context, query: ir.Select, env: Env) -> list[Row]:
     t = ctx.t
     envs = _joined(ctx, query.sources, env)
     if query.where is not None:
@@ -84,7 +78,7 @@ def _select(ctx: Context, query: Select, env: Env) -> list[Row]:
     return rows
 
 
-def _joined(ctx: Context, sources: Iterable[Source], env: Env) -> list[Env]:
+def _joined(ctx: Context, sources: Iterable[ir.Source], env: Env) -> list[Env]:
     t = ctx.t
     envs = [Env(env.cells, env.here)]
     for source in sources:
@@ -109,13 +103,13 @@ def _joined(ctx: Context, sources: Iterable[Source], env: Env) -> list[Env]:
     return envs
 
 
-def _source_rows(ctx: Context, source: Source, env: Env) -> list[Row]:
+def _source_rows(ctx: Context, source: ir.Source, env: Env) -> list[Row]:
     if source.query is not None:
         return rows_of(ctx, source.query, Env(env.cells, env.here))
     return ctx.tables[fold(source.table)]
 
 
-def _grouped(ctx: Context, query: Select, envs: list[Env], outer: Env) -> list[Env]:
+def _grouped(ctx: Context, query: ir.Select, envs: list[Env], outer: Env) -> list[Env]:
     """An environment for each possible group: its first row's, with the group to run over."""
     t = ctx.t
     shown = [*query.items, *(s.key for s in query.order), *filter(None, [query.having])]
@@ -130,7 +124,9 @@ def _grouped(ctx: Context, query: Select, envs: list[Env], outer: Env) -> list[E
     return [g for g in groups if g.here is not t.false]
 
 
-def _whole(ctx: Context, query: Select, envs: list[Env], outer: Env, shown: list[Expr]) -> Env:
+def _whole(
+    ctx: Context, query: ir.Select, envs: list[Env], outer: Env, shown: list[ir.Expr]
+) -> Env:
     """All rows as one group, which is there even if no row is."""
     t = ctx.t
     nothing = constant(t, None)
@@ -149,7 +145,7 @@ def _whole(ctx: Context, query: Select, envs: list[Env], outer: Env, shown: list
     return Env(cells, outer.here, Group(tuple((e.here, e) for e in envs)))
 
 
-def _by_key(ctx: Context, query: Select, envs: list[Env], shown: list[Expr]) -> list[Env]:
+def _by_key(ctx: Context, query: ir.Select, envs: list[Env], shown: list[ir.Expr]) -> list[Env]:
     t = ctx.t
     collations = [collation_of(key)[0] or "BINARY" for key in query.group]
     keys = [tuple(value(ctx, key, e) for key in query.group) for e in envs]
@@ -188,15 +184,15 @@ def _by_key(ctx: Context, query: Select, envs: list[Env], shown: list[Expr]) -> 
     return groups
 
 
-def bare_columns(query: Select, shown: list[Expr]) -> set[Column]:
+def bare_columns(query: ir.Select, shown: list[ir.Expr]) -> set[ir.Column]:
     """Columns of the query's own FROM that are read outside aggregates and are no group keys."""
     own = {source.id for source in query.sources}
-    found: set[Column] = set()
+    found: set[ir.Column] = set()
 
-    def look(expr: Expr) -> None:
-        if isinstance(expr, Aggregate) or expr in query.group:
+    def look(expr: ir.Expr) -> None:
+        if isinstance(expr, ir.Aggregate) or expr in query.group:
             return
-        if isinstance(expr, Column):
+        if isinstance(expr, ir.Column):
             found.add(expr)
         inner = subquery(expr)
         if inner is not None:
@@ -206,7 +202,7 @@ def bare_columns(query: Select, shown: list[Expr]) -> set[Column]:
 
     for expr in shown:
         look(expr)
-    keys = {key for key in query.group if isinstance(key, Column)}
+    keys = {key for key in query.group if isinstance(key, ir.Column)}
     return {column for column in found if column.source in own} - keys
 
 
@@ -244,7 +240,7 @@ def distinct(ctx: Context, rows: list[Row], collations: list[str]) -> list[Row]:
     return result
 
 
-def _compound(ctx: Context, query: Compound, env: Env) -> list[Row]:
+def _compound(ctx: Context, query: ir.Compound, env: Env) -> list[Row]:
     t = ctx.t
     left, right = (
         rows_of(ctx, side, Env(env.cells, env.here)) for side in (query.left, query.right)
