@@ -88,7 +88,8 @@ def has_collate(expr: ir.Expr) -> bool:
 
 def has_pattern(expr: ir.Expr) -> bool:
     """Whether a LIKE or GLOB stands in an expression, outside its subqueries."""
-    return (isinstance(expr, ir.Call) and expr.infix) or any(map(has_pattern, parts(expr)))
+    found = isinstance(expr, ir.Call) and expr.name in ("like", "glob")
+    return found or any(map(has_pattern, parts(expr)))
 
 
 def gives_collation(query: ir.Query) -> bool:
