@@ -21,8 +21,9 @@ Strictness = Literal["any", "realistic"]
 # queries closely.
 _FIRST = 60
 # Shares of the time: search before the proof is tried, the proof, and search after a proof, as
-# counterexamples may need more rows than it looked at.
+# counterexamples may need more rows than it looked at. Search around a proof has its fill sooner.
 _BEFORE, _PROOF, _AFTER = 0.15, 0.4, 0.15
+_FILL = 0.5  # seconds
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,7 +84,7 @@ def check(
         raise UserError('strictness "realistic" needs the real database; give its path')
     catalog = schema if isinstance(schema, Catalog) else read_catalog(schema)
     with ExitStack() as stack:
-        real = stack.enter_context(RealRows(database, catalog)) if database is not None else None
+        real = stack.enter_context(RealRows(database)) if database is not None else None
         search = stack.enter_context(
             Search(
                 gold,
@@ -116,7 +117,8 @@ def _verdict(
     if found is None and twins(gold, pred, catalog, mode):
         return equivalent(reason="the two are one query, written in two ways", source="syntax")
     if found is None:
-        found = search.run(start + (_BEFORE if budget.bound else 1.0) * budget.seconds)
+        before = min(_BEFORE * budget.seconds, _FILL) if budget.bound else budget.seconds
+        found = search.run(start + before)
     proof = None
     if found is None and budget.bound and time.process_time() < end:
         seconds = _PROOF * budget.seconds
@@ -124,7 +126,8 @@ def _verdict(
         if isinstance(proof, Model) and strictness == "any":
             found = search.propose(proof.rows, "proof", deadline=end)
     if found is None:
-        more = _AFTER * budget.seconds if isinstance(proof, Proved) else budget.seconds
+        proved = isinstance(proof, Proved)
+        more = min(_AFTER * budget.seconds, _FILL) if proved else budget.seconds
         found = search.run(min(end, time.process_time() + more))
     if found is not None:
         return _refuted(found, mode)

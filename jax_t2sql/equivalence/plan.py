@@ -5,7 +5,7 @@ their rows; columns that neither reads hold NULL where they may.
 """
 
 import functools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from jax_t2sql.equivalence.atoms import Outline, Ref
@@ -18,9 +18,15 @@ from jax_t2sql.sql.schema import fold
 
 @dataclass(frozen=True)
 class Pool:
-    """What stands in a column of the real database: values, and whether NULLs and duplicates do."""
+    """What stands in a column of the real database.
+
+    Attributes:
+      values: some of them; holds: whether a value is there.
+      has_null, unique: whether NULL is there, and whether nothing is twice.
+    """
 
     values: tuple[object, ...]
+    holds: Callable[[object], bool]
     has_null: bool = True
     unique: bool = False
 
@@ -115,14 +121,14 @@ def make_plan(
     reads: Iterable[tuple[str, str]],
     outlines: Sequence[Outline],
     *,
-    pools: Mapping[tuple[str, str], Pool] | None = None,
+    pool_of: Callable[[Table, int], Pool] | None = None,
 ) -> Plan:
     """Plans for queries.
 
     Args:
       reads: folded (table, column) pairs that the queries read.
       outlines: of the queries.
-      pools: values by folded (table, column) instead of made-up ones, for realistic databases.
+      pool_of: gives the only values for a table's column of that place, for realistic databases.
     """
     reads = set(reads)
     tables = _needed(catalog, reads)
@@ -142,15 +148,15 @@ def make_plan(
         for place, column in enumerate(table.stored):
             key = (name, fold(column.name))
             read = key in reads or computed or key in referred
-            pool = None if pools is None else pools.get(key, Pool(()))
+            pool = None if pool_of is None else pool_of(table, place)
             cells.append(_cell(table, column, place, read, values, key, pool))
         keys = tuple(
             tuple(table.places[fold(c)] for c in key.columns)
             for key in table.keys
             if all(fold(c) in table.places for c in key.columns)
         )
-        if pools is not None:
-            unique = (c for c in cells if c.read and pools[name, fold(c.column.name)].unique)
+        if pool_of is not None:
+            unique = (c for c in cells if c.read and pool_of(table, c.place).unique)
             keys += tuple((c.place,) for c in unique if (c.place,) not in keys)
         sheets.append(Sheet(table, tuple(cells), keys, _links(catalog, table, tables)))
     sizes = sorted({n for o in outlines for n in o.sizes if 0 < n <= 1000})
@@ -279,8 +285,8 @@ def _cell(
     hits, near = values.of(key)
     if pool is not None:
         base: Sequence[object] = pool.values
-        hits = [value for value in hits if value in base]
-        near = [value for value in near if value in base]
+        hits = [value for value in fitting(hits, column, table) if pool.holds(value)]
+        near = [value for value in fitting(near, column, table) if pool.holds(value)]
     else:
         base = usual_values(column, [*hits, *near])
     fits = [fitting(kind, column, table) for kind in (hits, near, base)]

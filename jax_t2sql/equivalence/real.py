@@ -9,7 +9,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Self
 
-from jax_t2sql.equivalence.catalog import Catalog, Rows, Table
+from jax_t2sql.equivalence.catalog import Rows, Table
 from jax_t2sql.equivalence.grow import Pattern
 from jax_t2sql.equivalence.mend import without_faults
 from jax_t2sql.equivalence.plan import Plan, Pool, Sheet
@@ -24,9 +24,9 @@ _FOUND = 20  # rows of a look-up
 class RealRows:
     """Draws small databases out of a real one. Holds the file open; close it."""
 
-    def __init__(self, path: str | os.PathLike, catalog: Catalog) -> None:
-        """Opens a database file of that schema; raises UserError if that fails."""
-        self._catalog, self._path = catalog, str(path)
+    def __init__(self, path: str | os.PathLike) -> None:
+        """Opens a database file; raises UserError if that fails."""
+        self._path = str(path)
         self._identity = file_identity(path)
         self._connection = connect_readonly(path)
         self._steps = 0
@@ -40,21 +40,17 @@ class RealRows:
         self._connection.set_progress_handler(None, 0)
         self._connection.close()
 
-    def pools(self) -> dict[tuple[str, str], Pool]:
-        """For each column the values that stand in a sample of the real one's rows."""
-        found = {}
-        for table in self._catalog.tables:
-            rows = self._sample(table)
-            for place, column in enumerate(table.stored):
-                values = [row[place] for row in rows]
-                there = [value for value in values if value is not None]
-                distinct = tuple(dict.fromkeys(there))
-                found[fold(table.name), fold(column.name)] = Pool(
-                    distinct,
-                    has_null=len(there) < len(values) or not rows,
-                    unique=len(distinct) == len(there) >= 20,
-                )
-        return found
+    def pool(self, table: Table, place: int) -> Pool:
+        """What stands in a column, as far as a sample of the rows tells."""
+        values = [row[place] for row in self._sample(table)]
+        there = [value for value in values if value is not None]
+        distinct = tuple(dict.fromkeys(there))
+        return Pool(
+            distinct,
+            holds=lambda value: bool(self._look_up(table, place, value)),
+            has_null=len(there) < len(values) or not values,
+            unique=len(distinct) == len(there) >= 20,
+        )
 
     def draw(self, plan: Plan, patterns: Sequence[Pattern], rng: random.Random) -> Rows:
         """Real rows that meet as a query joins them, with their parents, and some others."""

@@ -92,8 +92,8 @@ class Search:
             self._statements.append(statement)
             reads |= found | _merged(statement, catalog)
         outlines = [outline(statement, catalog) for statement in self._statements]
-        pools = real.pools() if real is not None and realistic else None
-        self._plan = make_plan(catalog, reads, outlines, pools=pools)
+        pool_of = real.pool if real is not None and realistic else None
+        self._plan = make_plan(catalog, reads, outlines, pool_of=pool_of)
         self._patterns = [pattern(found, self._plan) for found in outlines]
         bare = any(found.bare for found in outlines)
         self._choices = Choices(catalog, self._plan.tables, *self._statements, mode, bare=bare)

@@ -36,7 +36,7 @@ def path(request, tmp_path):
 
 def test_drawn_rows_are_real_and_keep_the_constraints(path):
     catalog = read_catalog(path)
-    with Arena(catalog.ddl, catalog.tables) as arena, RealRows(path, catalog) as real:
+    with Arena(catalog.ddl, catalog.tables) as arena, RealRows(path) as real:
         found = outline(QUERY, catalog)
         plan = make_plan(catalog, arena.reads(QUERY), [found])
         rng = random.Random(0)
@@ -55,17 +55,18 @@ def test_drawn_rows_are_real_and_keep_the_constraints(path):
 
 
 def test_pools_know_nulls_and_duplicates(path):
-    catalog = read_catalog(path)
-    with RealRows(path, catalog) as real:
-        pools = real.pools()
-    assert pools["place", "code"].unique and not pools["place", "code"].has_null
-    assert pools["person", "age"].has_null and not pools["person", "age"].unique
-    assert set(pools["place", "town"].values) == {f"T{n}" for n in range(40)}
+    place, person = read_catalog(path).tables
+    with RealRows(path) as real:
+        code, town, age = real.pool(place, 0), real.pool(place, 1), real.pool(person, 2)
+        assert code.unique and not code.has_null
+        assert age.has_null and not age.unique
+        assert set(town.values) == {f"T{n}" for n in range(40)}
+        assert real.pool(person, 0).holds(43) and not real.pool(person, 0).holds(43_000)
 
 
 def test_a_database_of_another_schema_has_no_rows(path, tmp_path):
-    catalog = read_catalog("CREATE TABLE other (a); CREATE TABLE person (id, elsewhere)")
-    with RealRows(path, catalog) as real:
-        assert real.pools()["other", "a"].values == ()
+    table = read_catalog("CREATE TABLE other (a)").tables[0]
+    with RealRows(path) as real:
+        assert real.pool(table, 0).values == ()
     with pytest.raises(UserError):
-        RealRows(tmp_path / "missing.sqlite", catalog)
+        RealRows(tmp_path / "missing.sqlite")
