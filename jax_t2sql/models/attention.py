@@ -9,6 +9,7 @@ import numpy as np
 from jax.ad_checkpoint import checkpoint_name
 
 from jax_t2sql.models import tiled_attention as tiled
+from jax_t2sql.models.experts import ExpertMesh
 from jax_t2sql.models.splash_attention import splash_attention
 
 SAVED = "attention"
@@ -57,6 +58,7 @@ def row_attention(
     prefix: PrefixKV | None = None,
     *,
     implementation: Implementation | None = None,
+    mesh: ExpertMesh | None = None,
 ) -> jax.Array:
     """softmax(q kᵀ / √K) v over what the layout lets each token see; [B, T, H, K].
 
@@ -67,6 +69,7 @@ def row_attention(
       prefix: keys and values of the layout's prefix rows; gradients flow into them.
       implementation: "cudnn" (NVIDIA GPUs; float16 and bfloat16), "splash" (TPUs; rows without
         prefixes) or "xla" (everywhere). None: the best for the platform.
+      mesh: the mesh that the arrays are split over, which splash attention must know.
 
     Raises:
       ValueError: splash attention was asked for and there is a prefix.
@@ -77,7 +80,7 @@ def row_attention(
         case "splash":
             if prefix is not None:
                 raise ValueError("splash attention has no prefix part: use implementation='xla'")
-            return splash_attention(q_BTHK, k_BTGK, v_BTGK, layout.segments_BT)
+            return splash_attention(q_BTHK, k_BTGK, v_BTGK, layout.segments_BT, mesh)
         case "xla":
             return _tiled(q_BTHK, k_BTGK, v_BTGK, prefix, layout)
     raise ValueError(f"attention {implementation!r} is unknown: use 'xla', 'cudnn' or 'splash'")

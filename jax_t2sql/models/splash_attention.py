@@ -6,7 +6,8 @@ import math
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.sharding import PartitionSpec
+
+from jax_t2sql.models.experts import ExpertMesh
 
 # The kernel wants whole tiles of this many queries and keys.
 _LANES = 128
@@ -18,27 +19,26 @@ def splash_attention(
     k_BTGK: jax.Array,
     v_BTGK: jax.Array,
     segments_BT: jax.Array,
+    mesh: ExpertMesh | None = None,
     *,
     interpret: bool = False,
 ) -> jax.Array:
     """Causal attention within segments, [B, T, H, K]; see `row_attention`.
 
-    A Pallas kernel is opaque to the partitioner. Under `jax.set_mesh` it runs on each device's own
-    rows (mesh axes data and fsdp) and heads (tensor), in a `jax.shard_map`.
-
     Args:
+      mesh: a Pallas kernel is opaque to the partitioner, so that on a mesh it runs on each device's
+        own rows and heads in a `jax.shard_map`.
       interpret: run the kernel in Python, on any platform, to test it.
     """
     local = functools.partial(_local, interpret=interpret)
-    mesh = jax.sharding.get_abstract_mesh()
-    rows = tuple(axis for axis in ("data", "fsdp") if axis in mesh.axis_names)
-    heads = "tensor" if "tensor" in mesh.axis_names else None
-    if rows or heads:
-        whole = PartitionSpec(rows or None, None, heads, None)
+    if mesh is not None:
+        queries = mesh.specs("batch", None, "heads", None)
+        keys = mesh.specs("batch", None, "kv_heads", None)
         local = jax.shard_map(
             local,
-            in_specs=(whole, whole, whole, PartitionSpec(rows or None, None)),
-            out_specs=whole,
+            mesh=mesh.mesh,
+            in_specs=(queries, keys, keys, mesh.specs("batch", None)),
+            out_specs=queries,
             check_vma=False,
         )
     return local(q_BTHK, k_BTGK, v_BTGK, segments_BT)

@@ -107,7 +107,9 @@ def prefix_fn(
         tables, layout = rope_tables(config, positions_CP), row_layout(segments_CP)
 
         def attend(q_CPHK, k_CPGK, v_CPGK):
-            out = row_attention(q_CPHK, k_CPGK, v_CPGK, layout, implementation=how.attention)
+            out = row_attention(
+                q_CPHK, k_CPGK, v_CPGK, layout, implementation=how.attention, mesh=how.mesh
+            )
             return out, (k_CPGK, v_CPGK)
 
         x_CPD, state = own_rows(how.mesh, embed(base, tokens_CP)), {}
@@ -169,7 +171,13 @@ def _forward(
 
             def attend(q_BTHK, k_BTGK, v_BTGK):
                 out_BTHK = row_attention(
-                    q_BTHK, k_BTGK, v_BTGK, layout, shared, implementation=how.attention
+                    q_BTHK,
+                    k_BTGK,
+                    v_BTGK,
+                    layout,
+                    shared,
+                    implementation=how.attention,
+                    mesh=how.mesh,
                 )
                 return out_BTHK, None
 

@@ -59,10 +59,13 @@ class Contestant:
 def contestants(shape: Shape, tunix_python: str | None) -> dict[str, Contestant]:
     """Micro-batches are those that each does best with on this shape."""
     name = shape.name
-    running = {"ours": Contestant(sys.executable, "ours_worker.py", name, "2", "unshared")}
     if shape.shared:
-        running["ours_unshared"] = running.pop("ours")
-        running["ours"] = Contestant(sys.executable, "ours_worker.py", name, "4", "shared")
+        running = {
+            "ours": Contestant(sys.executable, "ours_worker.py", name, "4", "shared"),
+            "ours_unshared": Contestant(sys.executable, "ours_worker.py", name, "1", "unshared"),
+        }
+    else:
+        running = {"ours": Contestant(sys.executable, "ours_worker.py", name, "2", "unshared")}
     peft_rows = "2" if name == "group" else str(shape.rows)
     running["peft"] = Contestant(sys.executable, "peft_worker.py", name, peft_rows)
     if tunix_python:

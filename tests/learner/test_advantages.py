@@ -1,6 +1,6 @@
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jax_t2sql.learner import group_advantages
@@ -8,6 +8,7 @@ from jax_t2sql.learner import group_advantages
 rewards = st.lists(st.floats(-2, 2, width=32), min_size=1, max_size=16)
 
 
+@settings(deadline=None)
 @given(rewards=rewards, data=st.data())
 def test_valid_members_are_centred_and_others_get_nothing(rewards, data):
     valid_G = np.array(data.draw(st.lists(st.booleans(), min_size=len(rewards),

@@ -9,7 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from jax_t2sql.learner import ShardingRules, make_mesh
 from jax_t2sql.models.attention import masked_attention, row_attention, row_layout
+from jax_t2sql.models.experts import ExpertMesh
 from jax_t2sql.models.splash_attention import splash_attention
 
 SIZE, GROUPS, HEADS = 8, 2, 4
@@ -24,10 +26,16 @@ def splash(q, k, v, layout, prefix):
     return splash_attention(q, k, v, layout.segments_BT, interpret=True)
 
 
+def splash_on_a_mesh(q, k, v, layout, prefix):
+    mesh = ExpertMesh(make_mesh(devices=jax.devices()[:1]), ShardingRules())
+    return splash_attention(q, k, v, layout.segments_BT, mesh, interpret=True)
+
+
 WAYS = {
     "xla": functools.partial(row_attention, implementation="xla"),
     "masked": masked_call,
     "splash": splash,
+    "splash on a mesh": splash_on_a_mesh,
 }
 
 
