@@ -1,4 +1,4 @@
-"""Latent attention and experts see a shared prompt as they see their own tokens."""
+"""A mixture of experts treats a shared prompt as it treats each trajectory's own."""
 
 import dataclasses
 
@@ -6,7 +6,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
-import pytest
 
 from jax_t2sql.learner import LoraSpec, Trajectory, cispo, make_learner, pack, pack_shared
 from jax_t2sql.models import hidden_fn, prefix_fn, unembed_fn
@@ -28,9 +27,8 @@ def group(seed, prompt_length, answer_length, size=3):
     return made
 
 
-@pytest.mark.parametrize("architecture", ["deepseek_v3", "qwen3_moe"])
-def test_shared_prompts_change_neither_loss_nor_gradient(architecture, make_sparse, make_params):
-    config = make_sparse(architecture)
+def test_shared_prompts_change_neither_loss_nor_gradient(make_sparse, make_params):
+    config = make_sparse("qwen3_moe")
     base, made = make_params(config), group(0, 20, 6) + group(1, 9, 4)
     learner = make_learner(
         hidden_fn(config),
@@ -49,9 +47,5 @@ def test_shared_prompts_change_neither_loss_nor_gradient(architecture, make_spar
         bumped = jax.tree.map(lambda x: x + 0.05, state.trainable)
         state, metrics = learner.update(base, dataclasses.replace(state, trainable=bumped), batch)
         results.append((state.opt_state, metrics["loss"]))
-    # Experts are chosen by a comparison, which magnifies rounding: judged by the largest entry.
-    largest = max(float(abs(x).max()) for x in jax.tree.leaves(results[0][0]))
-    assert largest > 1e-3
-    jax.tree.map(
-        lambda x, y: np.testing.assert_allclose(x, y, atol=1e-4 * max(largest, 1)), *results
-    )
+    assert max(float(abs(x).max()) for x in jax.tree.leaves(results[0][0])) > 1e-3
+    jax.tree.map(lambda x, y: np.testing.assert_allclose(x, y, rtol=1e-4, atol=1e-5), *results)
