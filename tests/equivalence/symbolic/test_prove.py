@@ -298,3 +298,17 @@ def test_options_out_of_range_are_named():
         _prove("SELECT 1", "SELECT 1", seconds=0)
     with pytest.raises(UserError, match="grading mode"):
         _prove("SELECT 1", "SELECT 1", "nearly")
+
+
+def test_means_are_proved_where_reals_are_exact():
+    mean = "SELECT AVG(people) FROM city"
+    proof = _prove(mean, "SELECT SUM(people) * 1.0 / COUNT(people) FROM city")
+    assert isinstance(proof, Proved) and proof.largest == 2**40
+
+
+def test_large_literals_are_not_left_aside():
+    sql = "SELECT a FROM loose WHERE a = {}"
+    large = sql.format(894384172610331350), sql.format("'894384172610331000'")
+    assert isinstance(_prove(*large), Model)
+    with_mean = [f"{text} AND a > (SELECT AVG(b) FROM loose)" for text in large]
+    assert isinstance(_prove(*with_mean), Model)
