@@ -126,8 +126,10 @@ def _verdict(
         if isinstance(proof, Model) and strictness == "any":
             found = search.propose(proof.rows, "proof", deadline=end)
     if found is None:
-        proved = isinstance(proof, Proved)
-        more = min(_AFTER * budget.seconds, _FILL) if proved else budget.seconds
+        # A proof says little where no query gives a row, or where they speak of more rows than it
+        # allows.
+        enough = isinstance(proof, Proved) and not proof.empty and search.asks < budget.bound
+        more = min(_AFTER * budget.seconds, _FILL) if enough else budget.seconds
         found = search.run(min(end, time.process_time() + more))
     if found is not None:
         return _refuted(found, mode)

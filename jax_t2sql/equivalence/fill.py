@@ -10,6 +10,7 @@ from jax_t2sql.equivalence.pools import numbered
 
 _SMALL = 12  # up to so many rows in every table; above, in one alone
 _LARGEST = 260
+_MANY = 5  # from so many values on, a palette's are all different
 
 
 @dataclass(frozen=True)
@@ -115,13 +116,22 @@ def _palette(
     if cell.group is not None and cell.group in shared and rng.random() < 0.9:
         return shared[cell.group]
     count = rng.choice(profile.colors)
-    if count > len(cell.base) and not cell.hits and not cell.limited:
-        colors: list[object] = [numbered(cell.column, n) for n in range(1, count + 1)]
+    if count >= _MANY:
+        colors = _different(cell, count, rng)
     else:
         colors = [draw_value(cell, rng, profile) for _ in range(count)]
     if cell.group is not None:
         shared[cell.group] = colors
     return colors
+
+
+def _different(cell: Cell, count: int, rng: random.Random) -> list[object]:
+    """So many values, no two the same as far as there are."""
+    values = list(dict.fromkeys((*cell.hits, *cell.near, *cell.base)))
+    rng.shuffle(values)
+    if not cell.limited:
+        values += [numbered(cell.column, n) for n in range(1, count + 1 - len(values))]
+    return values[:count] or [None]
 
 
 def _row(

@@ -61,18 +61,21 @@ def confirm(catalog: Catalog, rows: Rows, gold: str, pred: str, mode: Mode) -> R
 
 
 def as_script(catalog: Catalog, rows: Rows) -> str:
-    """SQL that creates a database with these rows."""
+    """SQL that creates a database with these rows; columns that are NULL throughout go unnamed."""
     lines = [catalog.ddl]
     for table in catalog.tables:
         kept = rows.get(table.name)
         if not kept:
             continue
-        names = ", ".join(quote_identifier(column.name) for column in table.stored)
+        told = [
+            (place, quote_identifier(column.name))
+            for place, column in enumerate(table.stored)
+            if column.default is not None or any(row[place] is not None for row in kept)
+        ] or [(0, quote_identifier(table.stored[0].name))]
+        head = f"INSERT INTO {quote_identifier(table.name)} ({', '.join(n for _, n in told)})"
         for row in kept:
-            values = ", ".join(map(literal, row))
-            lines.append(
-                f"INSERT INTO {quote_identifier(table.name)} ({names}) VALUES ({values});\n"
-            )
+            values = ", ".join(literal(row[place]) for place, _ in told)
+            lines.append(f"{head} VALUES ({values});\n")
     return "".join(lines)
 
 

@@ -154,6 +154,11 @@ class Search:
         return None
 
     @property
+    def asks(self) -> int:
+        """The largest number of rows that a query asks about, by LIMIT or COUNT; 0 for none."""
+        return max(self._plan.sizes, default=0)
+
+    @property
     def reason(self) -> str:
         """Why nothing was found."""
         if self.unfit:

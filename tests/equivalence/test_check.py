@@ -122,6 +122,12 @@ def test_what_does_not_run_is_unknown_with_the_reason(gold, pred, reason):
     assert verdict.kind == "unknown" and verdict.reason.startswith(f"the {reason}")
 
 
+def test_a_proof_that_says_little_does_not_end_the_search():
+    gold = "SELECT t FROM s GROUP BY t HAVING count(DISTINCT c) > 5"
+    verdict = check(gold, gold.replace("> 5", "> 7"), DDL, budget=Budget(seconds=4))
+    assert verdict.kind == "refuted"
+
+
 def test_queries_without_tables():
     assert check("SELECT 1", "SELECT 2", DDL, budget=SHORT).kind == "refuted"
     assert check("SELECT 1", "SELECT 1.0", DDL, budget=SHORT).kind != "refuted"

@@ -42,6 +42,17 @@ def test_what_does_not_hold_is_turned_down_with_the_reason(rows, gold, pred, rea
     assert isinstance(found, str) and reason in found
 
 
+def test_a_script_names_the_columns_that_hold_something():
+    catalog = read_catalog("CREATE TABLE t (a, b DEFAULT 5, c, d AS (a)); CREATE TABLE e (x)")
+    rows = {"t": [(1, None, None), (None, 2, None)], "e": [(None,)]}
+    script = as_script(catalog, rows)
+    assert '("a", "b") VALUES (1, NULL)' in script
+    connection = sqlite3.connect(":memory:")
+    connection.executescript(script)
+    assert connection.execute("SELECT a, b, c FROM t").fetchall() == rows["t"]
+    assert connection.execute("SELECT * FROM e").fetchall() == rows["e"]
+
+
 def test_the_grading_mode_decides():
     gold, pred = "SELECT x FROM p", "SELECT x FROM p UNION ALL SELECT x FROM p"
     assert isinstance(confirm(CATALOG, ROWS, gold, pred, parse_mode("multiset")), Refutation)

@@ -86,6 +86,12 @@ def has_collate(expr: ir.Expr) -> bool:
     return isinstance(expr, ir.Collate) or any(has_collate(part) for part in parts(expr))
 
 
+def has_pattern(expr: ir.Expr) -> bool:
+    """Whether a LIKE or GLOB stands in an expression, outside its subqueries."""
+    found = isinstance(expr, ir.Call) and expr.name in ("like", "glob")
+    return found or any(map(has_pattern, parts(expr)))
+
+
 def gives_collation(query: ir.Query) -> bool:
     """Whether a result column of a query brings a collation of its own to a comparison."""
     if isinstance(query, ir.Compound):
