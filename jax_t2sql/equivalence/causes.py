@@ -7,10 +7,10 @@ _CAUSES = (
     ("stopped", r"\bstopped\b|\bdied\b|\bmemory\b|the checker failed"),
     ("not_runnable", r"does not run|cannot be run|fails\b|failed on all"),
     ("chance", r"free to make|\bchance\b"),
-    ("replay", r"on the database found|breaks a constraint"),
-    ("time", r"\btime\b|timeout|out of (time|budget)|\bseconds\b|resource"),
+    ("replay", r"on the database found|breaks a constraint|the solver's database"),
+    ("time", r"gave up|timeout|too long|too large"),
     ("perturbation", r"perturbed"),
-    ("not_modelled", r"not modelled|not supported|unsupported|no model of|bound"),
+    ("not_modelled", r"no proof:"),
 )
 
 
