@@ -23,8 +23,8 @@ from jax_t2sql.config import DataConfig, TrainConfig
 from jax_t2sql.errors import UserError
 from jax_t2sql.grading import GradingPool
 from jax_t2sql.models import LoadedModel, ModelConfig, Tokenizer, check_model
+from jax_t2sql.models.checkpoints import weight_files
 from jax_t2sql.models.files import digest_files, read_json
-from jax_t2sql.models.safetensors_files import weight_files
 from jax_t2sql.sampling.chat import ChatCodec
 
 
