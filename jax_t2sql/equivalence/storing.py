@@ -38,7 +38,7 @@ def as_text(number: int | float) -> str:
         return str(number)
     if math.isinf(number):
         return "Inf" if number > 0 else "-Inf"
-    text = f"{number:.15g}"
+    text = f"{number + 0.0:.15g}"  # + 0.0: SQLite writes -0.0 as 0.0
     if "e" in text:
         mantissa, exponent = text.split("e")
         return f"{mantissa if '.' in mantissa else mantissa + '.0'}e{exponent}"

@@ -39,6 +39,7 @@ def stored(value, affinity):
 @example(value=1e15, affinity="TEXT")
 @example(value=123456789.123456, affinity="TEXT")
 @example(value=1e-5, affinity="TEXT")
+@example(value=-0.0, affinity="TEXT")
 @example(value=7, affinity="REAL")
 @example(value="", affinity="REAL")
 def test_conversion_is_sqlites(value, affinity):
