@@ -32,6 +32,7 @@ from jax_t2sql.text2sql import Problem
 
 _RATE_SECONDS = 30.0
 _MAX_BAD_GROUPS = 3
+_OVERDUE_SECONDS = 2.0  # after which a look at the log waits for something else: the server
 
 
 @dataclass
@@ -88,7 +89,7 @@ class Worker:
         try:
             while not self.stop.is_set():
                 before = (self.bus.log.head, self.delivered)
-                if await self._look():
+                if await self._look_unless_over():
                     break
                 if beats.done():
                     beats.result()  # raises why
@@ -99,8 +100,27 @@ class Worker:
             beats.cancel()
             await self._leave()
 
-    async def _look(self) -> bool:
-        """One look at the log, and what follows from it. True: the run has ended."""
+    async def _look_unless_over(self) -> bool:
+        """`_look`, given up where it waits for a server although there is nothing left to do."""
+        look = asyncio.create_task(self._look())
+        stop = asyncio.create_task(self.stop.wait())
+        both = {look, stop}
+        try:
+            while True:
+                await asyncio.wait(
+                    both, timeout=_OVERDUE_SECONDS, return_when=asyncio.FIRST_COMPLETED
+                )
+                if look.done():
+                    return look.result()
+                if stop.done() or await self._read_log():
+                    return True
+        finally:
+            for task in both:
+                task.cancel()
+            await asyncio.gather(*both, return_exceptions=True)
+
+    async def _read_log(self) -> bool:
+        """Takes in what is new in the log. True: the run has ended."""
         try:
             entries = await self._on_bus(self.bus.refresh)
         except OSError as error:  # the store is away; what is under way goes on
@@ -109,6 +129,11 @@ class Worker:
         self._count_bad(entries)
         if self.bus.ended:
             self.say(f"the run has ended ({self.bus.state.end.reason})")
+        return self.bus.ended
+
+    async def _look(self) -> bool:
+        """One look at the log, and what follows from it. True: the run has ended."""
+        if await self._read_log():
             return True
         for seq in self._jobs.keys() - self.bus.state.open_tasks.keys():
             self._jobs[seq].cancel()  # its fate is decided: nobody waits for it

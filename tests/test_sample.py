@@ -226,6 +226,23 @@ def test_it_says_what_it_waits_for(fleet, server, start, tmp_path):
     until(lambda: "waiting: the log offers no task" in sampler.said, sampler)
 
 
+@pytest.mark.parametrize("how", ["end", "SIGTERM"])
+def test_it_leaves_although_a_server_that_is_gone_owes_it_an_answer(
+    fleet, server, start, tmp_path, how
+):
+    bus = fleet.lead(open_store(tmp_path / "bus"))
+    sampler = start(tmp_path / "bus", server)
+    until(lambda: "serving version 0" in sampler.said, sampler)
+    server.kill()
+    bus.publish(fleet.adapters[1])  # must be loaded on the server before anything else
+    until(lambda: "the server: " in sampler.said, sampler)
+    if how == "end":
+        bus.end(reason="done")
+    else:
+        sampler.process.send_signal(signal.SIGTERM)
+    assert sampler.end() == 0, sampler.said
+
+
 def test_a_sampler_whose_groups_are_refused_stops(fleet, server, start, tmp_path):
     store = open_store(tmp_path / "bus")
     bus = fleet.lead(store)
