@@ -80,8 +80,8 @@ def check_workdir(config: TrainConfig, workdir: Path) -> None:
             raise UserError(f"{path} is not valid JSON ({error}); use another --workdir") from error
         if not isinstance(found, dict) or not to_dict(config).keys() <= found.keys():
             raise UserError(
-                f"{path} is not the configuration of a run (a model's, perhaps); use another"
-                " --workdir"
+                f"{path} is not the configuration of a run of this version (a model's, perhaps, or"
+                " of an older jax_t2sql); use another --workdir"
             )
         if {entry.name for entry in workdir.iterdir()} <= _BEFORE_IT_BEGAN:
             return  # refused then: a corrected command may use the folder
