@@ -48,6 +48,10 @@ FREE = [
     ("SELECT s FROM t ORDER BY a", "SELECT s FROM t ORDER BY s DESC", "list"),
     ("SELECT s FROM t", "SELECT s FROM t ORDER BY id DESC", "list"),
     ("SELECT group_concat(s) FROM t", "SELECT 'z,y,x'", "set"),
+    # a subquery of several rows as a value
+    ("SELECT (SELECT s FROM t)", "SELECT 'z'", "set"),
+    ("SELECT id FROM t WHERE s = (SELECT s FROM t)", "SELECT 3", "set"),
+    ("SELECT (SELECT s FROM t WHERE t.id > u.b) FROM u", "SELECT 'z' FROM u", "set"),
     # a window that ranks ties
     (
         "SELECT s FROM (SELECT s, row_number() OVER (ORDER BY a) n FROM t) WHERE n = 1",
