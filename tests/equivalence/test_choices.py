@@ -104,8 +104,9 @@ def test_what_holds_for_every_choice_counts(gold, pred, rows, mode):
     assert real(gold, pred, rows, mode)
 
 
-def test_what_holds_today_alone_does_not_count():
-    year = "SELECT count(*) FROM t WHERE a + 2021 < strftime('%Y', 'now') + 0"
+@pytest.mark.parametrize("now", ["'%Y', 'now'", "'%Y', 'NOW'", "'%Y'"])
+def test_what_holds_today_alone_does_not_count(now):
+    year = f"SELECT count(*) FROM t WHERE a + 2021 < strftime({now}) + 0"
     rows = {"t": [(1, 0, "x", 0.1)], "u": []}
     assert not real(year, "SELECT 0", rows)
 
