@@ -42,6 +42,7 @@ from jax_t2sql.grading import EquivalenceRule, GradingPool
 from jax_t2sql.pairs import Pair, open_pairs, read_pairs
 from jax_t2sql.programs import raise_disk_fault, run_program
 from jax_t2sql.sql import Mode, parse_mode, resolve_database
+from jax_t2sql.sql.tokens import significant
 from jax_t2sql.streams import check_output, is_terminal, live_progress, open_output
 
 EXIT_UNUSABLE = 3
@@ -187,10 +188,17 @@ class _Places:
         if self._databases is not None:
             return resolve_database(self._databases, pair.db_id)
         if self._schemas is None:
-            return pair.schema
+            return _ddl(pair.schema)
         if pair.db_id not in self._schemas:
             raise UserError(f"{self._file} has no schema of {pair.db_id!r}; add it")
-        return self._schemas[pair.db_id]
+        return _ddl(self._schemas[pair.db_id])
+
+
+def _ddl(text: str) -> str:
+    """The text, if it creates something: what does not would be taken for the path of a file."""
+    if not any(token.is_word("CREATE") for token in significant(text)):
+        raise UserError("the schema has no CREATE TABLE; give DDL, and files by --databases")
+    return text
 
 
 def read_schemas(path: Path) -> dict[str, str]:

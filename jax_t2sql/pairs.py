@@ -66,7 +66,7 @@ def read_pairs(
       file: from `open_pairs`.
       path: its name, for errors.
       mode: of every pair; None takes each row's `grading_method`, null or absent meaning "set".
-      need_db_id: whether a row without `db_id` is a fault; otherwise it needs a `schema` instead.
+      need_db_id: whether a row without `db_id` is a fault.
 
     Raises:
       UserError: the first fault found, with file, line and field; or no pair at all.
@@ -97,7 +97,7 @@ def _pair(row: Any, where: str, index: int, mode: Mode | None, need_db_id: bool)
         except UserError as error:
             raise UserError(f"{where}: field 'grading_method': {error}") from None
     schema = None if row.get("schema") is None else _filled(row, "schema", where)
-    has_db_id = need_db_id or schema is None or row.get("db_id") is not None
+    has_db_id = need_db_id or row.get("db_id") is not None
     return Pair(
         id=_id(row, where, index),
         db_id=_filled(row, "db_id", where) if has_db_id else "",

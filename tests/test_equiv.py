@@ -98,6 +98,16 @@ def test_a_schema_that_does_not_load_is_told_in_its_line(folder):
     assert line["verdict"] == "unknown" and "does not load" in line["reason"] and status == 3
 
 
+@pytest.mark.parametrize("in_row", [True, False])
+def test_a_path_is_no_schema(folder, in_row):
+    path = str(folder / "db" / "shop.sqlite")
+    (folder / "schemas.json").write_text(json.dumps({"shop": path}))
+    row = {"db_id": "shop", "gold": GOLD, "pred": WRONG} | ({"schema": path} if in_row else {})
+    options = () if in_row else ("--schemas", str(folder / "schemas.json"))
+    (line,), status = check(folder, [row], *options)
+    assert line["verdict"] == "unknown" and "no CREATE TABLE" in line["reason"] and status == 3
+
+
 def test_one_pair_shown_for_people(folder, capsys):
     rows = [{"id": "a", "gold": "SELECT 1", "pred": "SELECT 2", "schema": DDL},
             {"id": 12, "gold": GOLD, "pred": WRONG, "schema": DDL}]  # fmt: skip
@@ -142,7 +152,7 @@ def test_bad_options_are_told_before_anything_is_checked(folder, options, says, 
 @pytest.mark.parametrize(
     ("row", "says"),
     [
-        ({"gold": GOLD, "pred": WRONG}, "'db_id' is missing"),
+        ({"gold": GOLD, "pred": WRONG}, "pair 1 has no schema; give --schemas"),
         ({"gold": GOLD, "pred": WRONG, "db_id": "shop"}, "has no schema; give --schemas"),
         ({"gold": GOLD, "pred": WRONG, "schema": 3}, "'schema' must be text"),
         ({"gold": GOLD, "schema": DDL}, "has neither gold and pred"),

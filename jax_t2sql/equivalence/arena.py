@@ -18,6 +18,8 @@ _STEPS = 1_000
 _MAX_LOOKS = 300  # 300,000 steps: some 10 ms
 _MAX_ROWS = 2_000
 _MAX_BYTES = 1_000_000
+# They tell what was written last over the connection: by us, who fill the database over it.
+_CONNECTION_FUNCTIONS = frozenset({"last_insert_rowid", "changes", "total_changes"})
 
 
 class Arena:
@@ -147,7 +149,16 @@ def only_statement(sql: str) -> tuple[str, str]:
     statement, rest = split_statement(sql)
     if not statement:
         return "", "there is no SQL statement in this text"
-    return statement, refusal(statement, rest)
+    return statement, refusal(statement, rest) or _of_connection(statement)
+
+
+def _of_connection(statement: str) -> str:
+    """Why a statement cannot be run, if it asks about the connection instead of the database."""
+    tokens = significant(statement)
+    for token, following in zip(tokens, tokens[1:], strict=False):
+        if following.text == "(" and fold(token.value) in _CONNECTION_FUNCTIONS:
+            return f"{token.text}() tells of the connection and not of what is stored"
+    return ""
 
 
 def loose_ddl(catalog: Catalog, tables: Iterable[Table]) -> str:

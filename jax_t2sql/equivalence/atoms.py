@@ -16,6 +16,8 @@ OPERATORS = {
     exp.Is: "=", exp.Like: "LIKE", exp.Glob: "GLOB", exp.In: "IN", exp.Between: "BETWEEN",
     exp.NullSafeEQ: "=", exp.NullSafeNEQ: "!=",
 }  # fmt: skip
+# Around a subquery: what takes all of its rows.
+_TAKES_ALL = (exp.From, exp.Join, exp.In, exp.Exists, exp.CTE, exp.SetOperation)
 _TRANSPARENT = (exp.Paren, exp.Neg, exp.Tuple, exp.Add, exp.Sub, exp.Mul, exp.Div, exp.Not)
 
 
@@ -54,8 +56,9 @@ class Outline:
       unequal: pairs of columns that are compared otherwise.
       atoms: comparisons with literals.
       sizes: counts of rows that LIMIT, OFFSET and comparisons of COUNT name.
-      bare: whether some column stands beside an aggregate or GROUP BY that does not fix its value;
-        taken for so where the query cannot be read.
+      bare: whether some column stands beside an aggregate or GROUP BY that does not fix its value,
+        or SQLite takes the value of one row of several that a subquery gives; taken for so where
+        the query cannot be read.
     """
 
     tables: list[str] = field(default_factory=list)
@@ -96,6 +99,19 @@ def has_bare_columns(node: exp.Select) -> bool:
     if group is None and not any(isinstance(piece, exp.AggFunc) for piece in found):
         return False
     return any(isinstance(piece, (exp.Column, exp.Star)) for piece in found)
+
+
+def picks_a_row(node: exp.Query) -> bool:
+    """Whether a query stands for a value and may give rows of which SQLite then takes one."""
+    around = node.parent
+    while isinstance(around, (exp.Subquery, exp.Paren)):
+        around = around.parent
+    if around is None or isinstance(around, _TAKES_ALL):
+        return False
+    grouped = isinstance(node, exp.SetOperation) or node.args.get("group")
+    return bool(grouped) or not any(
+        isinstance(piece, exp.AggFunc) for item in node.expressions for piece in walk(item)
+    )
 
 
 def _walk_outside(node: exp.Expression, keys: set[str]) -> Iterator[exp.Expression]:

@@ -1,8 +1,9 @@
 """Queries rewritten so that what SQLite is free to choose is chosen at random.
 
-Each ORDER BY gets a random last key, each LIMIT without ORDER BY a random order; 'now' becomes an
-instant that is handed in. Rewriting works on tokens and changes nothing else. The random key is the
-function `any_order()`, which the database must know.
+Each ORDER BY gets a random last key, each LIMIT without ORDER BY a random order; 'now', and the
+moment that a date function is not given, become an instant that is handed in. Rewriting works on
+tokens and changes nothing else. The random key is the function `any_order()`, which the database
+must know.
 """
 
 from dataclasses import dataclass
@@ -11,6 +12,7 @@ from jax_t2sql.sql.tokens import Token, significant
 
 SHUFFLE = "any_order"
 _CLOCK_WORDS = {"CURRENT_DATE": 10, "CURRENT_TIME": -8, "CURRENT_TIMESTAMP": 19}
+_MOMENTS = ("DATE", "TIME", "DATETIME", "JULIANDAY", "UNIXEPOCH")  # of now, without arguments
 
 
 @dataclass
@@ -91,23 +93,30 @@ def _top_is_ordered(tokens: list[Token]) -> bool:
 
 def has_clock(statement: str) -> bool:
     """Whether the answer depends on the time of asking."""
-    return any(_clock(token) is not None for token in significant(statement))
+    return bool(_clocks(statement))
 
 
 def at_instant(statement: str, instant: str) -> str:
     """The query as if asked at an instant, "YYYY-MM-DD HH:MM:SS"."""
-    for token in reversed(significant(statement)):
-        part = _clock(token)
-        if part is not None:
-            text = instant[:part] if part > 0 else instant[part:]
-            statement = f"{statement[: token.start]}'{text}'{statement[token.stop :]}"
+    for start, stop, part, before in reversed(_clocks(statement)):
+        text = instant[:part] if part > 0 else instant[part:]
+        statement = f"{statement[:start]}{before}'{text}'{statement[stop:]}"
     return statement
 
 
-def _clock(token: Token) -> int | None:
-    """How much of an instant a token stands for: its first, or last, so many characters."""
-    if token.kind == "text":
-        return 19 if token.value.lower() == "now" else None
-    if token.kind == "name":
-        return _CLOCK_WORDS.get(token.text.upper())
-    return None
+def _clocks(statement: str) -> list[tuple[int, int, int, str]]:
+    """Where an instant belongs: start, stop, its first (or last) so many characters, and what must
+    stand before it."""
+    tokens = significant(statement)
+    found = []
+    for i, token in enumerate(tokens):
+        texts = [t.text for t in tokens[i : i + 4]]
+        if token.kind == "text" and token.value.lower() == "now":
+            found.append((token.start, token.stop, 19, ""))
+        elif token.kind == "name" and token.text.upper() in _CLOCK_WORDS:
+            found.append((token.start, token.stop, _CLOCK_WORDS[token.text.upper()], ""))
+        elif token.is_word(*_MOMENTS) and texts[1:3] == ["(", ")"]:
+            found.append((tokens[i + 2].start, tokens[i + 2].start, 19, ""))
+        elif token.is_word("STRFTIME") and texts[1:2] == ["("] and texts[3:] == [")"]:
+            found.append((tokens[i + 3].start, tokens[i + 3].start, 19, ", "))
+    return found

@@ -150,8 +150,9 @@ class Choices:
         effort: _Effort,
     ) -> bool:
         golds, preds = _Results(self._mode), _Results(self._mode)
-        # Turning the scans round has SQLite compile everything anew: not at every run.
-        block = effort.settled // 2
+        # Turning the scans round has SQLite compile everything anew: not at every run, and not
+        # for rows that lie backwards, which it would read as they lay before.
+        block = max(effort.settled // 2, 2)
         for number in range(effort.runs):
             if number % block == 0:
                 self._arena.reverse_scans(number // block % 2 == 1)

@@ -95,11 +95,14 @@ def _nameless(node):
 
 
 def _left_to_chance(node) -> bool:
-    """Whether a query, or one inside it, has a LIMIT or columns beside aggregates."""
+    """Whether a query, or one inside it, has a LIMIT, columns beside aggregates, or takes one of
+    several texts that a collation calls equal."""
     if isinstance(node, tuple):
         return any(map(_left_to_chance, node))
     if not is_dataclass(node):
         return False
+    if _merges_texts(node):
+        return True
     if isinstance(node, ir.Select | ir.Compound) and node.limit is not None:
         return True
     if isinstance(node, ir.Select):
@@ -108,6 +111,21 @@ def _left_to_chance(node) -> bool:
         if (node.group or any(map(has_aggregate, shown))) and bare_columns(node, shown):
             return True
     return any(_left_to_chance(getattr(node, f.name)) for f in fields(node))
+
+
+def _merges_texts(node) -> bool:
+    """Whether a node makes one of texts that differ, by a collation other than BINARY."""
+    match node:
+        case ir.Select():
+            shown = [output.collation for output in node.outputs] if node.distinct else []
+            merged = shown + [collation_of(key)[0] for key in node.group]
+        case ir.Compound():
+            merged = [output.collation for output in node.outputs] if node.op != "UNION ALL" else []
+        case ir.Aggregate(name="min" | "max", operand=operand):
+            merged = [collation_of(operand)[0]]
+        case _:
+            return False
+    return any((collation or "BINARY") != "BINARY" for collation in merged)
 
 
 def _of_mode(query: ir.Query, mode: Mode) -> ir.Query:

@@ -17,6 +17,7 @@ from jax_t2sql.equivalence.atoms import (
     called,
     has_bare_columns,
     literal_of,
+    picks_a_row,
     walk,
     walk_operand,
 )
@@ -72,6 +73,8 @@ class _Reader:
         while isinstance(node, (exp.Subquery, exp.Paren)):
             node = node.this
         scope = _Scope(outer)
+        if isinstance(node, exp.Query) and picks_a_row(node):
+            self.outline.bare = True
         self._common_tables(node, scope)
         if isinstance(node, exp.SetOperation):
             left, right = self.query(node.left, scope), self.query(node.right, scope)

@@ -8,7 +8,7 @@ from jax_t2sql.equivalence.storing import convert, storable
 
 _WHOLE = (1, 2, 0, 3, -1, 10, 4, 5)
 _REAL = (1.0, 0.5, 2.0, 0.0, -1.5, 2.5, 10.0, 100.0)
-_TEXT = ("a", "b", "A", "", "ab", "10", "9", "a b")
+_TEXT = ("a", "b", "A", "", "ab", "10", "9", "a b", "B", " a")
 _DATES = ("2001-02-03", "2001-02-04", "2012-10-01", "1999-12-31", "2001-02-03 04:05:06", "2012")
 _MOST = 40  # values of one kind for one column
 

@@ -66,3 +66,20 @@ def test_the_clock_is_set():
         "SELECT date('2001-02-03 04:05:06'), '2001-02-03', '04:05:06', 'now or never', \"now\""
         " FROM t"
     )
+
+
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        ("SELECT date(), b FROM t", "SELECT date('2001-02-03 04:05:06'), b FROM t"),
+        ("SELECT Time ( )", "SELECT Time ( '2001-02-03 04:05:06')"),
+        ("SELECT strftime('%Y') - 1", "SELECT strftime('%Y', '2001-02-03 04:05:06') - 1"),
+        ("SELECT date('NOW')", "SELECT date('2001-02-03 04:05:06')"),
+    ],
+)
+def test_the_clock_is_set_where_no_moment_is_given(query, expected):
+    assert has_clock(query) and at_instant(query, "2001-02-03 04:05:06") == expected
+
+
+def test_dates_of_columns_need_no_clock():
+    assert not has_clock("SELECT date(d), strftime('%Y', d), date FROM t")

@@ -115,6 +115,7 @@ def test_subset_asks_for_enough_of_the_right_rows():
         ("SELECT a FROM r", "DROP TABLE r", "predicted query cannot be run: DROP"),
         ("SELECT a FROM r", "", "predicted query cannot be run: there is no SQL"),
         ("SELECT a FROM r", "SELECT 1; SELECT 2", "predicted query cannot be run: only one"),
+        ("SELECT a FROM r", "SELECT changes() FROM r", "predicted query cannot be run: changes()"),
     ],
 )
 def test_what_does_not_run_is_unknown_with_the_reason(gold, pred, reason):

@@ -48,6 +48,10 @@ FREE = [
     ("SELECT s FROM t ORDER BY a", "SELECT s FROM t ORDER BY s DESC", "list"),
     ("SELECT s FROM t", "SELECT s FROM t ORDER BY id DESC", "list"),
     ("SELECT group_concat(s) FROM t", "SELECT 'z,y,x'", "set"),
+    # a subquery of several rows as a value
+    ("SELECT (SELECT s FROM t)", "SELECT 'z'", "set"),
+    ("SELECT id FROM t WHERE s = (SELECT s FROM t)", "SELECT 3", "set"),
+    ("SELECT (SELECT s FROM t WHERE t.id > u.b) FROM u", "SELECT 'z' FROM u", "set"),
     # a window that ranks ties
     (
         "SELECT s FROM (SELECT s, row_number() OVER (ORDER BY a) n FROM t) WHERE n = 1",
@@ -100,8 +104,9 @@ def test_what_holds_for_every_choice_counts(gold, pred, rows, mode):
     assert real(gold, pred, rows, mode)
 
 
-def test_what_holds_today_alone_does_not_count():
-    year = "SELECT count(*) FROM t WHERE a + 2021 < strftime('%Y', 'now') + 0"
+@pytest.mark.parametrize("now", ["'%Y', 'now'", "'%Y', 'NOW'", "'%Y'"])
+def test_what_holds_today_alone_does_not_count(now):
+    year = f"SELECT count(*) FROM t WHERE a + 2021 < strftime({now}) + 0"
     rows = {"t": [(1, 0, "x", 0.1)], "u": []}
     assert not real(year, "SELECT 0", rows)
 

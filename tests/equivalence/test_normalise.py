@@ -45,6 +45,8 @@ _NO_TWINS = [
     ("SELECT a FROM t WHERE a > b", "SELECT a FROM t WHERE a < b"),
     ("SELECT a - b FROM t", "SELECT b - a FROM t"),
     ("SELECT DISTINCT a FROM t", "SELECT a FROM t"),
+    ("SELECT DISTINCT n FROM t", "SELECT n FROM t"),
+    ("SELECT DISTINCT c COLLATE NOCASE FROM t", "SELECT c FROM t"),
     ("SELECT a FROM t WHERE n = c", "SELECT a FROM t WHERE c = n"),
     ("SELECT a FROM t WHERE x = 1", "SELECT a FROM t WHERE x = 1.5"),
     ("SELECT a / 1 FROM t", "SELECT a / 1.0 FROM t"),

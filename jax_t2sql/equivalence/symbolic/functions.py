@@ -14,7 +14,7 @@ from jax_t2sql.equivalence.symbolic.values import (
     TEXTS,
     Val,
     choose,
-    constant,
+    constant_value,
     is_constant,
 )
 
@@ -83,7 +83,7 @@ def call(t: Terms, name: str, args: Sequence[Val], collation: str) -> Val:
     if name not in _OPAQUE:
         raise Unsupported(f"the function {name}()")
     if name in _DATES:
-        _refuse_current_time(t, name, args)
+        _refuse_current_time(name, args)
     bounds, null_iff_argument = _OPAQUE[name]
     sql = f"{_SYNONYMS.get(name, name)}({','.join('?' * len(args))})"
     some_null = t.or_(*(arg.null for arg in args))
@@ -106,11 +106,9 @@ def _extreme(t: Terms, name: str, args: Sequence[Val], collation: str) -> Val:
     return Val(t.or_(*(arg.null for arg in args)), best.key, best.real)
 
 
-def _refuse_current_time(t: Terms, name: str, args: Sequence[Val]) -> None:
+def _refuse_current_time(name: str, args: Sequence[Val]) -> None:
     """A cell that holds the text 'now' is not thought of: such a date is nobody's data."""
-    from_clock = len(args) == (1 if name == "strftime" else 0)
-    for word in ("now", "localtime", "utc"):
-        text = constant(t, word)
-        from_clock = from_clock or any(is_constant(a) and a.key is text.key for a in args)
-    if from_clock:
+    words = {str(constant_value(arg)).lower() for arg in args if is_constant(arg)}
+    no_moment = len(args) == (1 if name == "strftime" else 0)
+    if no_moment or not words.isdisjoint(("now", "localtime", "utc")):
         raise Unsupported(f"{name}() of the current time or time zone")

@@ -252,6 +252,7 @@ _REFUSED = {
     "SELECT RANK() OVER (ORDER BY id) FROM city": "window function",
     "SELECT GROUP_CONCAT(name) FROM city": "group_concat",
     "SELECT DATE('now')": "current time",
+    "SELECT DATE('NOW')": "current time",
     "SELECT CURRENT_DATE": "current time",
     "SELECT RANDOM()": "random",
     "SELECT rowid FROM city": "row id",
