@@ -196,7 +196,11 @@ def make_pool(config: TrainConfig) -> GradingPool:
 
 def reward_rule(reward: RewardConfig) -> RewardRule:
     """What earns how much."""
-    return RewardRule(refuted=-reward.equivalence_penalty, floor=reward.floor)
+    return RewardRule(
+        refuted=-reward.equivalence_penalty,
+        evidence=-reward.evidence_penalty,
+        floor=reward.floor,
+    )
 
 
 def equivalence_rule(reward: RewardConfig) -> EquivalenceRule | None:

@@ -193,6 +193,9 @@ class RewardConfig:
     strictness: Literal["any", "realistic"] = "any"
     """Which databases refute (check). any: all that the schema allows. realistic: only those whose
     values look like the real ones."""
+    evidence_penalty: float = 0.1
+    """Taken from the reward for each of two rules missed with --prompt.evidence structured: all
+    pieces required by the second turn, all verified in the turn that answers."""
     floor: float | None = -1.0
     """No reward is below it; None lifts it."""
 
@@ -389,6 +392,7 @@ def _check(config: TrainConfig) -> None:
         ("grading.max_rows", config.grading.max_rows, 1, None),
         ("grading.max_bytes", config.grading.max_bytes, 1, None),
         ("reward.equivalence_penalty", config.reward.equivalence_penalty, 0, 1),
+        ("reward.evidence_penalty", config.reward.evidence_penalty, 0, 1),
         ("reward.equivalence_seconds", config.reward.equivalence_seconds, 0.05, 3_600),
         ("reward.equivalence_bound", config.reward.equivalence_bound, 1, 10),
         ("reward.equivalence_copies", config.reward.equivalence_copies, 1, 1_000),

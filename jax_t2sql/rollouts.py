@@ -33,6 +33,7 @@ from jax_t2sql.text2sql import (
     after_completion,
     after_sql,
     build_messages,
+    check_evidence,
     start,
 )
 from jax_t2sql.text2sql.prompts import prompt_doc
@@ -271,13 +272,39 @@ def grade_episodes(
             if verdicts[i].status == "equal"
         }
     checked = {i: _check_result(future) for i, future in checks.items()}
+    rule = rule or RewardRule()
     rollouts = []
     for i, state in enumerate(states):
         check = checked.get(i)
         refuted = None if check is None else check.kind == "refuted"
-        earned = reward(state.ending, verdicts.get(i), refuted=refuted, rule=rule)
+        earned = reward(
+            state.ending,
+            verdicts.get(i),
+            refuted=refuted,
+            further=_evidence_terms(state, prompts, rule),
+            rule=rule,
+        )
         rollouts.append(Rollout(state, verdicts.get(i), earned, check))
     return rollouts
+
+
+def _evidence_terms(
+    state: EpisodeState, prompts: PromptBuilder, rule: RewardRule
+) -> dict[str, float]:
+    """What missed rules on structured evidence cost; nothing where the prompt asked for none."""
+    if prompts.episode.style == "question" or prompts.episode.options.evidence != "structured":
+        return {}
+    found = check_evidence(
+        state.problem.evidence,
+        [turn.text for turn in state.turns],
+        inside_reasoning=prompts.codec.opens_reasoning,
+    )
+    if not found.pieces:
+        return {}
+    return {
+        "requirement": rule.evidence if found.requirement_missing else 0.0,
+        "verification": rule.evidence if found.verification_missing else 0.0,
+    }
 
 
 def _check_result(future: "Future[EquivalenceVerdict]") -> "EquivalenceVerdict":

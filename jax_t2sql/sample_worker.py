@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from jax_t2sql.assembly import Run
+from jax_t2sql.assembly import Run, equivalence_rule, reward_rule
 from jax_t2sql.bus import AdapterRef, BadObject, Batch, End, SamplerBus, Task, fetch_adapter
 from jax_t2sql.bus.contract import idle_pause
 from jax_t2sql.errors import UserError
@@ -267,6 +267,8 @@ class Worker:
             prompts=prompts,
             pool=self.run.pool,
             reward_empty=self.run.config.data.empty_gold == "keep",
+            rule=reward_rule(self.run.config.reward),
+            equivalence=equivalence_rule(self.run.config.reward),
         )
 
     async def _beat(self) -> None:

@@ -1,5 +1,6 @@
 """Scores, their parts and the records of episodes."""
 
+import dataclasses
 import json
 import sqlite3
 from types import SimpleNamespace
@@ -13,6 +14,7 @@ from jax_t2sql.grading import EquivalenceRule, GradingPool, RewardRule
 from jax_t2sql.groups import equivalence_metrics, group_metrics
 from jax_t2sql.rollouts import PromptBuilder, grade_episodes, rollout_seed, run_episodes
 from jax_t2sql.text2sql import Completion, EpisodeConfig, Problem
+from jax_t2sql.text2sql.prompt_options import PromptOptions
 
 
 class Letters:
@@ -169,6 +171,34 @@ def test_a_whole_tool_episode_in_lock_step(databases, pool):
     assert "3" in sample_record(found[0])["turns"][1]["text"]
     state = found[0].state
     assert len(state.ids) == len(state.mask) == len(state.logprobs) == len(state.versions)
+
+
+REQUIRED = "Requirement of external knowledge 1 (a is all): take every a."
+VERIFIED = "Verification of external knowledge 1 (a is all): every a is taken."
+
+
+@pytest.mark.parametrize(
+    ("said", "evidence", "terms", "total"),
+    [
+        (f"{REQUIRED}\n{VERIFIED}\n", "structured", (0.0, 0.0), 1.0),
+        (f"{REQUIRED}\n", "structured", (0.0, -0.1), 0.9),
+        ("", "structured", (-0.1, -0.1), 0.8),
+        ("", "plain", (None, None), 1.0),
+    ],
+)
+def test_missed_evidence_rules_cost(databases, pool, said, evidence, terms, total):
+    options = PromptOptions(evidence=evidence)
+    episode = EpisodeConfig(
+        style="tools", max_tokens_per_turn=400, max_context=20_000, options=options
+    )
+    asked = dataclasses.replace(PROBLEMS[0], evidence="a is all")
+    answers = {"<right>": [f"{said}<solution>SELECT 3</solution>"]}
+    prompts = PromptBuilder(databases, Letters(), episode)
+    states = run_episodes([asked], [0], policy=Scripted(answers), prompts=prompts, pool=pool)
+    (found,) = grade_episodes(states, prompts=prompts, pool=pool)
+    paid = found.reward.terms
+    assert (paid.get("requirement"), paid.get("verification")) == terms
+    assert found.reward.total == pytest.approx(total)
 
 
 def test_long_prompts_are_set_aside_with_numbers(databases):

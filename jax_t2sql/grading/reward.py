@@ -24,6 +24,7 @@ class RewardRule:
       right: an equal result.
       refuted: added to an equal result whose query is refuted: a database shows that it is not
         equivalent to the gold query.
+      evidence: added for each of the two rules on structured evidence that is not kept.
       floor: no total is below it: nothing is worse than not finishing. None lifts it.
     """
 
@@ -31,6 +32,7 @@ class RewardRule:
     wrong: float = 0.0
     right: float = 1.0
     refuted: float = -0.2
+    evidence: float = -0.1
     floor: float | None = -1.0
 
 
