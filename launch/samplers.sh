@@ -27,7 +27,7 @@ host="$(hostname -s | tr -c 'A-Za-z0-9\n' '-')"
 host="${host#-}"
 
 # keep NAME URL OPTION...: one sampler, again and again until the run has ended (status 0) or its
-# input is refused (2).
+# input is refused (2) or it was told to stop (130, 143).
 keep() {
   local name="$1" url="$2" status pause=1; shift 2
   local command=("$VENV/bin/python" -m jax_t2sql.sample --bus "$bus" --policy "vllm:$url" --name "$name" "$@")
@@ -38,22 +38,25 @@ keep() {
   while true; do
     status=0
     "${command[@]}" || status=$?
-    case "$status" in 0|2|130) return "$status" ;; esac
+    case "$status" in 0|2|130|143) return "$status" ;; esac
     echo "sampler $name ended with status $status; again in $pause s" >&2
     sleep "$pause"
     pause=$(( pause < 60 ? 2 * pause : 60 ))
   done
 }
 
+# Lines of several jobs at once would run into each other.
+begin() { if [ -n "$print" ]; then keep "$@"; else keep "$@" & fi; }
+
 [ -n "$print" ] || ensure_env run
 number=0
 for url in "${servers[@]}"; do
-  keep "$host-$number" "$url" "${options[@]}" &
+  begin "$host-$number" "$url" "${options[@]}"
   number=$(( number + 1 ))
 done
 for gpu in "${gpus[@]}"; do
-  CUDA_VISIBLE_DEVICES="$gpu" keep "$host-gpu$gpu" "http://127.0.0.1:$(( 8100 + gpu ))" --spawn-vllm \
-    --vllm-python "${VLLM_PYTHON:-python3}" "${options[@]}" &
+  CUDA_VISIBLE_DEVICES="$gpu" begin "$host-gpu$gpu" "http://127.0.0.1:$(( 8100 + gpu ))" --spawn-vllm \
+    --vllm-python "${VLLM_PYTHON:-python3}" "${options[@]}"
 done
 worst=0
 for job in $(jobs -p); do

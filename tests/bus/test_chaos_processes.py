@@ -62,7 +62,7 @@ def test_progress_with_half_the_groups_useless_and_every_sampler_killed(tmp_path
 def test_a_poisonous_task_fails_after_its_attempts_and_stops_nobody(tmp_path):
     state, _, _ = run_fleet(tmp_path, steps=40, poison=2, attempts=3, zero_share=0.0)
     failed = [seq for seq, (fate, _) in state.fates.items() if fate == "failed"]
-    assert failed == [0, 1]
+    assert sorted(failed) == [0, 1]
 
 
 def start_learner(bus, work, steps):
