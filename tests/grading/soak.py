@@ -7,6 +7,7 @@ Prints what became of the items, and exits with 1 if an item went wrong or anyth
 
 import argparse
 import contextlib
+import gc
 import json
 import os
 import random
@@ -82,7 +83,9 @@ def make_shop(folder: Path) -> Path:
     return path
 
 
-def soak(folder: Path, *, items: int, hostile: float, workers: int, kills: int) -> dict:
+def soak(
+    folder: Path, *, items: int, hostile: float, workers: int, kills: int, seconds: float = 0.1
+) -> dict:
     """Grades that many items and tells what became of them and what is left."""
     path = make_shop(folder)
     before = path.read_bytes(), sorted(folder.rglob("*"))
@@ -100,9 +103,10 @@ def soak(folder: Path, *, items: int, hostile: float, workers: int, kills: int) 
             jobs.append(GradeJob(path, GOLD, f"SELECT {i}, name FROM item"))
             expected.append(("wrong", ("different",)))
 
+    gc.collect()  # what others have left open must not close meanwhile
     threads, open_before = threading.active_count(), handles()
     start = time.monotonic()
-    with GradingPool(workers, limits=Limits(seconds=0.1), max_waiting=500) as pool:
+    with GradingPool(workers, limits=Limits(seconds=seconds), max_waiting=500) as pool:
         killer = Killer(pool, kills)
         killer.start()
         verdicts = pool.grade_many(jobs)
