@@ -143,10 +143,10 @@ def soak(
     }
 
 
-def clean(report: dict) -> bool:
-    """Whether nothing is wrong, lost or left."""
-    leaks = ("wrong", "processes_left", "threads_left", "handles_left", "files_changed")
-    return not any(report[name] for name in leaks)
+def faults(report: dict) -> dict:
+    """What is wrong, lost or left; empty if nothing is."""
+    names = ("wrong", "processes_left", "threads_left", "handles_left", "files_changed")
+    return {name: report[name] for name in names if report[name]}
 
 
 def main() -> None:
@@ -163,7 +163,7 @@ def main() -> None:
         os.environ["TMPDIR"] = os.environ["SQLITE_TMPDIR"] = str(scratch)
         report = soak(Path(folder), **vars(args))
     print(json.dumps(report, indent=1))
-    sys.exit(not clean(report))
+    sys.exit(bool(faults(report)))
 
 
 if __name__ == "__main__":
