@@ -31,8 +31,8 @@ class Budget:
     """What a check may cost.
 
     Attributes:
-      seconds: processor time in all, search and proof together; confirming what was found at the
-        last moment may add half a second.
+      seconds: processor time of the calling thread, search and proof together; confirming what was
+        found at the last moment may add half a second.
       bound: rows a table up to which equivalence is to be proved; 0 leaves the proof out.
     """
 
@@ -75,7 +75,7 @@ def check(
     Raises:
       UserError: the schema does not load, the mode is unknown, or "realistic" without a database.
     """
-    start = time.process_time()
+    start = time.thread_time()
     budget = budget or Budget()
     mode = grading if isinstance(grading, Mode) else parse_mode(grading)
     if strictness not in ("any", "realistic"):
@@ -97,7 +97,7 @@ def check(
             )
         )
         verdict = _verdict(search, gold, pred, catalog, mode, budget, strictness, start)
-    return replace(verdict, cpu_seconds=time.process_time() - start)
+    return replace(verdict, cpu_seconds=time.thread_time() - start)
 
 
 def _verdict(
@@ -120,7 +120,7 @@ def _verdict(
         before = min(_BEFORE * budget.seconds, _FILL) if budget.bound else budget.seconds
         found = search.run(start + before)
     proof = None
-    if found is None and budget.bound and time.process_time() < end:
+    if found is None and budget.bound and time.thread_time() < end:
         seconds = _PROOF * budget.seconds
         proof = prove(gold, pred, catalog, mode=mode, bound=budget.bound, seconds=seconds)
         if isinstance(proof, Model) and strictness == "any":
@@ -130,7 +130,7 @@ def _verdict(
         # allows.
         enough = isinstance(proof, Proved) and not proof.empty and search.asks < budget.bound
         more = min(_AFTER * budget.seconds, _FILL) if enough else budget.seconds
-        found = search.run(min(end, time.process_time() + more))
+        found = search.run(min(end, time.thread_time() + more))
     if found is not None:
         return _refuted(found, mode)
     return _open(search.reason, proof, strictness)

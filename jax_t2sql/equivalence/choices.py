@@ -156,7 +156,7 @@ class Choices:
         for number in range(effort.runs):
             if number % block == 0:
                 self._arena.reverse_scans(number // block % 2 == 1)
-            if time.process_time() > self._deadline:
+            if time.thread_time() > self._deadline:
                 return False
             if not self._arena.load(self._arranged(rows, number)):
                 return False

@@ -117,7 +117,7 @@ class Search:
         """
         self._deadline = deadline
         until = float("inf") if databases is None else self.tried + databases
-        while self.tried < until and time.process_time() < deadline:
+        while self.tried < until and time.thread_time() < deadline:
             candidate = next(self._candidates, None)
             if candidate is None:
                 break
@@ -225,7 +225,7 @@ class Search:
         return self._choices.real(*self._seen, thorough=thorough, deadline=deadline)
 
     def _tells_apart(self, rows: Rows) -> bool:
-        if time.process_time() > self._deadline:
+        if time.thread_time() > self._deadline:
             return False  # what has been found is to be confirmed, not polished
         mended = mend(rows, self._plan, self._rng)
         return mended == rows and self._differs(rows) and self._is_real()

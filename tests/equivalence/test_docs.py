@@ -38,7 +38,9 @@ def test_the_table_is_read():
 @pytest.mark.parametrize(("first", "second", "grading", "expected"), [r[1:] for r in ROWS],
                          ids=[row[0] for row in ROWS])  # fmt: skip
 def test_row(first, second, grading, expected):
-    verdict = check(first, second, DDL, grading=grading, budget=Budget(seconds=0.6, bound=2))
+    # Only what stays open uses its time up; the others have plenty, however busy the machine is.
+    seconds = 0.4 if expected == "unknown" else 5
+    verdict = check(first, second, DDL, grading=grading, budget=Budget(seconds=seconds, bound=2))
     assert verdict.kind == expected, verdict.reason
     if expected == "refuted":
         assert replayer.replay(verdict.database, first, second, grading=grading).holds

@@ -15,7 +15,7 @@ CATALOG = read_catalog(
 
 
 def later(seconds=2.0):
-    return time.process_time() + seconds
+    return time.thread_time() + seconds
 
 
 def test_it_can_be_continued_and_counts():
@@ -67,10 +67,10 @@ def test_slow_queries_end_with_the_time():
         "WITH RECURSIVE f(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM f WHERE i < 9000)"
         " SELECT max(i) + {} FROM f, p GROUP BY x LIMIT 1"
     )
-    start = time.process_time()
+    start = time.thread_time()
     with Search(slow.format(1), slow.format("x"), CATALOG, mode=parse_mode("set")) as search:
         search.run(start + 0.2)
-    assert search.tried > 0 and time.process_time() - start < 5
+    assert search.tried > 0 and time.thread_time() - start < 5
 
 
 def test_natural_joins_read_what_they_join():

@@ -59,7 +59,7 @@ class Context:
       rows_of: evaluates a subquery.
       bound: rows that a stored table has at most; a LIMIT above it is not looked into.
       max_rows: more possible rows than this are refused.
-      deadline: `time.process_time()` after which the evaluation gives up.
+      deadline: `time.thread_time()` after which the evaluation gives up.
       exact_sums: whether the last bits of a sum of REALs count, which depend on their order.
       doubts: conditions under which SQLite is free to answer in several ways.
       wishes: what a model had better fulfil: that functions left open give what they mostly give.
@@ -91,5 +91,5 @@ class Context:
         """Refuses more rows than are allowed, and to go on after the deadline."""
         if rows > self.max_rows:
             raise Unsupported(f"more than {self.max_rows} possible rows at this bound")
-        if time.process_time() > self.deadline:
+        if time.thread_time() > self.deadline:
             raise Unsupported("building the formula took too long")

@@ -89,7 +89,7 @@ def prove(
     if not isinstance(mode, Mode):
         mode = parse_mode(mode)
     try:
-        return _prove(gold, pred, catalog, mode, bound, time.process_time() + seconds)
+        return _prove(gold, pred, catalog, mode, bound, time.thread_time() + seconds)
     except Unsupported as error:
         return NoProof(str(error))
     except TooLarge:

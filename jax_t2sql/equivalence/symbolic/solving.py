@@ -37,7 +37,7 @@ class Question:
     """Whether this or that can hold together with what always does."""
 
     def __init__(self, always: list[Term], deadline: float) -> None:
-        """`deadline` is a time by `time.process_time()`."""
+        """`deadline` is a time by `time.thread_time()`."""
         self._always, self._deadline = always, deadline
 
     def ask(self, *terms: Term) -> Answer:
@@ -55,7 +55,7 @@ class Question:
         solver.set("max_memory", _MEGABYTES)
         for term in formula:
             solver.add(translation.term(term))
-        left = self._deadline - time.process_time()
+        left = self._deadline - time.thread_time()
         if left <= 0:
             return Answer("unknown", "building the formula took too long")
         # By z3's own measure of work; by the clock only as a last resort, for it also runs while
