@@ -6,7 +6,8 @@ import json
 import jax_t2sql
 from jax_t2sql.assembly import Run
 from jax_t2sql.bus import Contract
-from jax_t2sql.config import TrainConfig, to_dict
+from jax_t2sql.config import TrainConfig
+from jax_t2sql.config_loading import to_dict
 from jax_t2sql.rundir import identity
 
 

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from jax_t2sql.config import TrainConfig, to_dict
+from jax_t2sql.config import TrainConfig
+from jax_t2sql.config_loading import to_dict
 from jax_t2sql.errors import UserError
 
 # What changes only how a run is watched, kept or placed: it may be resumed with other values.

@@ -21,7 +21,8 @@ from typing import Annotated
 
 import tyro
 
-from jax_t2sql.config import TrainConfig, load_config, resolve, to_dict
+from jax_t2sql.config import TrainConfig
+from jax_t2sql.config_loading import load_config, resolve, to_dict
 from jax_t2sql.errors import UserError
 from jax_t2sql.programs import raise_disk_fault, run_program
 

@@ -28,7 +28,8 @@ from jax_t2sql.bus import (
     open_store,
     start_or_takeover,
 )
-from jax_t2sql.config import TrainConfig, to_dict
+from jax_t2sql.config import TrainConfig
+from jax_t2sql.config_loading import to_dict
 from jax_t2sql.contract import grader_name, make_contract, run_name
 from jax_t2sql.groups import traces
 from jax_t2sql.heldout import evaluate_heldout, evaluation_metrics, final_evaluation, pick

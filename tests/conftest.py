@@ -136,7 +136,7 @@ class Fleet:
     def lead(self, store, *, adapter: int | None = 0, **bounds):
         """A learner's end of the bus, its weights published."""
         from jax_t2sql.bus import Bounds, start_or_takeover
-        from jax_t2sql.config import to_dict
+        from jax_t2sql.config_loading import to_dict
         from jax_t2sql.contract import run_name
 
         limits = {"groups_per_batch": 4, "max_staleness": 1, **bounds}
@@ -157,7 +157,8 @@ def fleet(tmp_path_factory):
     import jax
 
     from jax_t2sql.assembly import make_pool
-    from jax_t2sql.config import AdapterConfig, DataConfig, PromptConfig, TrainConfig, resolve
+    from jax_t2sql.config import AdapterConfig, DataConfig, PromptConfig, TrainConfig
+    from jax_t2sql.config_loading import resolve
     from jax_t2sql.contract import make_contract
     from jax_t2sql.learner import LoraSpec
     from jax_t2sql.models import (

@@ -5,7 +5,8 @@ import sqlite3
 
 import pytest
 
-from jax_t2sql.config import DataConfig, TrainConfig, resolve
+from jax_t2sql.config import DataConfig, TrainConfig
+from jax_t2sql.config_loading import resolve
 from jax_t2sql.errors import UserError
 from jax_t2sql.preflight import check_all, check_questions, check_training
 

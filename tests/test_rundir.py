@@ -4,7 +4,8 @@ import json
 
 import pytest
 
-from jax_t2sql.config import CheckpointConfig, EvalConfig, TrainConfig, resolve
+from jax_t2sql.config import CheckpointConfig, EvalConfig, TrainConfig
+from jax_t2sql.config_loading import resolve
 from jax_t2sql.errors import UserError
 from jax_t2sql.rundir import check_workdir, open_workdir
 

@@ -6,16 +6,8 @@ import pytest
 
 from jax_t2sql import train
 from jax_t2sql.assembly import equivalence_rule, reward_rule
-from jax_t2sql.config import (
-    AdapterConfig,
-    GradingConfig,
-    LossConfig,
-    OptimizerConfig,
-    TrainConfig,
-    load_config,
-    resolve,
-    to_dict,
-)
+from jax_t2sql.config import AdapterConfig, GradingConfig, LossConfig, OptimizerConfig, TrainConfig
+from jax_t2sql.config_loading import load_config, resolve, to_dict
 from jax_t2sql.errors import UserError
 
 
