@@ -50,7 +50,8 @@ fail() {
 }
 
 # keep_running NAME RETRIES COMMAND...: the command, again and again until it ends with 0, its input
-# is refused (2), or this script is told to stop (TERM, INT, HUP: passed on, and then waited for).
+# is refused (2), another process leads the run (3), or this script is told to stop (TERM, INT, HUP:
+# passed on, and then waited for).
 # RETRIES: how many failures in a row are too many (-1: none are); one after ten minutes of work
 # starts the count anew. RESTART_SECONDS: the first pause, which doubles up to a minute.
 keep_running() {
@@ -70,7 +71,7 @@ keep_running() {
     done
     child=""
     if [ -n "$stopped" ]; then return "$status"; fi
-    case "$status" in 0 | 2) return "$status" ;; esac
+    case "$status" in 0 | 2 | 3) return "$status" ;; esac
     if [ $((SECONDS - began)) -ge 600 ]; then
       failures=0
       pause="${RESTART_SECONDS:-1}"

@@ -8,8 +8,9 @@
 # options come before the script's name and win over the lines below.
 #
 # A minute before the time limit, and at preemption, the learner is told to end: it saves, and the
-# job is queued again, as after a failure, at most RESTARTS times (default 20). Bad input (status 2)
-# ends the job. --print, in a job or outside one, shows what each node would run, and runs nothing.
+# job is queued again, as after a failure, at most RESTARTS times (default 20). Bad input (status 2),
+# and another process that leads the run (3), end the job. --print, in a job or outside one, shows
+# what each node would run, and runs nothing.
 # EXTRAS: what to install, default cuda.
 #SBATCH --job-name=jax_t2sql-learner
 #SBATCH --nodes=1
@@ -70,7 +71,7 @@ while kill -0 "$child" 2>/dev/null; do
   status=0
   wait "$child" || status=$?
 done
-case "$status" in 0 | 2) exit "$status" ;; esac
+case "$status" in 0 | 2 | 3) exit "$status" ;; esac
 restarts="${SLURM_RESTART_COUNT:-0}"
 if [ "$restarts" -ge "${RESTARTS:-20}" ]; then
   echo "error: the training ended with status $status and was queued again $restarts times already; given up. Submit the same command to go on" >&2

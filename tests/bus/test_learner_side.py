@@ -364,7 +364,9 @@ def test_what_a_living_sampler_gives_back_is_offered_again(kit, store, sampler_o
     assert [(d.seq, d.fate) for d in bus.decided] == [(0, "failed")], "after the last attempt"
 
 
-def test_what_a_sampler_held_that_left_is_offered_again_before_it_counts_as_dead(kit, store, sampler_of):
+def test_what_a_sampler_held_that_left_is_offered_again_before_it_counts_as_dead(
+    kit, store, sampler_of
+):
     bus = kit.lead(store)
     bus.issue(kit.new_tasks(1), cursor={})
     sampler = sampler_of()

@@ -98,7 +98,7 @@ def test_the_learner_has_time_to_save_and_stops_at_bad_input():
     assert spec["template"]["spec"]["restartPolicy"] == "Never" and spec["backoffLimit"] == 0
     (rule,) = spec["podFailurePolicy"]["rules"]
     names = [c["name"] for c in spec["template"]["spec"]["containers"]]
-    assert rule["onExitCodes"]["values"] == [2] and rule["onExitCodes"]["containerName"] in names
+    assert rule["onExitCodes"]["values"] == [2, 3] and rule["onExitCodes"]["containerName"] in names
     (policy,) = jobset["spec"]["failurePolicy"]["rules"]
     assert policy["onJobFailureReasons"] == ["PodFailurePolicy"]
 

@@ -56,7 +56,13 @@ def test_print_shows_the_step_and_runs_nothing(slurm):
 
 @pytest.mark.parametrize(
     ("status", "restarts", "again", "code"),
-    [(143, "0", True, 0), (1, "19", True, 0), (1, "20", False, 1), (2, "0", False, 2)],
+    [
+        (143, "0", True, 0),
+        (1, "19", True, 0),
+        (1, "20", False, 1),
+        (2, "0", False, 2),
+        (3, "0", False, 3),
+    ],
 )
 def test_what_was_cut_short_is_queued_again_but_not_for_ever(slurm, status, restarts, again, code):
     slurm.pretend_installed(f"exit {status}")

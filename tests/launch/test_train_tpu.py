@@ -68,9 +68,10 @@ def test_failures_in_a_row_are_bounded(launcher):
     assert "error: the training on pod ended with status 7, 4 times in a row" in done.stderr
 
 
-def test_bad_input_is_not_tried_again(launcher):
-    gcloud(launcher, failures=99, status=2)
-    assert run(launcher, *SLICE, *TRAINING).returncode == 2
+@pytest.mark.parametrize("status", [2, 3], ids=["bad input", "another leads"])
+def test_what_cannot_be_mended_is_not_tried_again(launcher, status):
+    gcloud(launcher, failures=99, status=status)
+    assert run(launcher, *SLICE, *TRAINING).returncode == status
     assert sum("--worker=all" in call for call in launcher.calls) == 1
 
 
