@@ -79,7 +79,7 @@ def beat_pause(bounds: Bounds, *, groups_in_flight: int, still_seconds: float) -
 
     Four at least may be lost before a sampler counts as dead after `still_seconds`.
     """
-    pause = 2 * idle_pause(bounds, groups_in_flight=groups_in_flight)
+    pause = 4 * idle_pause(bounds, groups_in_flight=groups_in_flight)
     return min(pause, still_seconds / 5)
 
 
