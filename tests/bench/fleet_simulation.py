@@ -144,7 +144,7 @@ class Simulation:
             act(*arguments)
         counts, groups = before
         self.result.operations = {
-            name: count - counts[name] for name, count in self.store.counts.items()
+            name: count - counts.get(name, 0) for name, count in self.store.counts.items()
         }
         self.result.groups = sum(self.result.delivered) - groups
         self.result.seconds = self.now
