@@ -148,7 +148,8 @@ async def _sample(args: SampleArgs, url: str, store, run, *, model: Path, cache:
         stop_ids=run.model.tokenizer.stop_ids,
         request_seconds=args.request_seconds,
     )
-    client.on_trouble = lambda line: say(f"the server: {line}") if line else None
+    voice = Voice(say)
+    client.on_trouble = voice.server
     server = None
     if args.spawn_vllm:
         server = asyncio.create_task(_server(args, url, run, model, name, say).watch())
@@ -164,11 +165,9 @@ async def _sample(args: SampleArgs, url: str, store, run, *, model: Path, cache:
     try:
         base = await _first(job, server)
         host = AdapterHost(client, config=run.model.config, base=base, canary=canary)
-        voice = Voice(say)
         worker = Worker(
             run=run, bus=bus, client=client, host=host, groups=args.groups, cache=cache, voice=voice
         )
-        client.on_trouble = voice.server
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, worker.stop.set)
         say(f"sampler {name} works for run {bus.state.start.run}")
