@@ -136,6 +136,7 @@ class LearnerBus:
         self._intake = Intake(log.store, state)
         self._watch = ClaimWatch()
         self._claims: dict[int, Claim] = {}
+        self._offered: dict[int, int] = {}  # seq to the version then; unknown after a restart
         self._published = False  # by this learner: its weights are the version's
         self._lost = False
         self.heartbeats: dict[str, Heartbeat] = {}  # as `expire_claims` last read them
@@ -169,6 +170,15 @@ class LearnerBus:
         """Training tasks that no group has come for yet."""
         waiting = (t for t in self._intake.undecided() if t.seq not in self._intake.ready)
         return sum(task.kind != "eval" for task in waiting)
+
+    @property
+    def at_risk(self) -> int:
+        """Of those in flight, how many one more update makes too old, if begun when offered."""
+        oldest = self.version - self.state.start.bounds.max_staleness
+        waiting = (t for t in self._intake.undecided() if t.seq not in self._intake.ready)
+        return sum(
+            task.kind != "eval" and self._offered.get(task.seq, 0) <= oldest for task in waiting
+        )
 
     @property
     def eval_capacity(self) -> int:
@@ -210,6 +220,8 @@ class LearnerBus:
                     "outstanding ones first"
                 )
         self._append(Issue, tasks=numbered, cursor=cursor)
+        self._offered = {s: v for s, v in self._offered.items() if s in self.state.open_tasks}
+        self._offered.update((task.seq, self.version) for task in numbered)
         return numbered
 
     def ready_groups(self) -> list[ReadyGroup]:
