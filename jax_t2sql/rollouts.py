@@ -167,6 +167,8 @@ def _evidence_terms(
     """What missed rules on structured evidence cost; nothing where the prompt asked for none."""
     if prompts.episode.style == "question" or prompts.episode.options.evidence != "structured":
         return {}
+    if state.problem.given == "wrong":  # to say how wrong knowledge is met must not pay
+        return {}
     found = check_evidence(
         state.problem.evidence,
         [turn.text for turn in state.turns],
