@@ -15,8 +15,9 @@ class DataConfig:
     """Questions and databases."""
 
     train: Annotated[str | None, tyro.conf.arg(aliases=("--data",))] = None
-    """Question file (JSONL or JSON array; our, BIRD's or Spider's field names), or a dataset:
-    tfds:NAME, tfds:FOLDER/NAME:VERSION@SPLIT. None: the built-in world, made on the spot."""
+    """Question file (JSONL, JSON array or .parquet; our, BIRD's or Spider's field names), or a
+    dataset: tfds:NAME, tfds:FOLDER/NAME:VERSION@SPLIT. None: the built-in world, made on the
+    spot."""
     mix: tuple[str, ...] = ()
     """More datasets to train on, each with its share of the draws: tfds:mine=0.3."""
     databases: Annotated[str | None, tyro.conf.arg(aliases=("--databases",))] = None
