@@ -15,6 +15,7 @@ from jax_t2sql.errors import UserError
 _FREE = {
     "eval": ("every", "questions", "patience", "min_gain"),
     "alarms": None,
+    "hints": ("file",),  # what it holds is in the run's contract
     "checkpoint": None,
     "sampler": None,
     "grading": ("workers", "gold_folder"),
