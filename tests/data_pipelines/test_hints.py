@@ -11,6 +11,15 @@ import pytest
 from data_pipelines.hint_outline import outline
 from data_pipelines.hint_writers import ChatWriter, HintRequest, clean
 from data_pipelines.hints import HintArgs, main, write_hints
+from jax_t2sql.bus import (
+    Bounds,
+    Contract,
+    NewTask,
+    Rollout,
+    SamplerBus,
+    open_store,
+    start_or_takeover,
+)
 from jax_t2sql.errors import UserError
 from jax_t2sql.hints import read_hints
 from jax_t2sql.text2sql import Problem, load_problems
@@ -207,6 +216,13 @@ def test_answers_that_are_no_hint(endpoint):
     assert clean(' "Hint: Two\n lines." ') == "Two lines."
 
 
+def test_a_local_model_is_asked(bank, fleet):
+    """One that knows nothing: what it says is no leak, or it runs into its limit."""
+    options = {"policy": f"local:{fleet.root / 'model'}", "strengths": ("light",), "max_tokens": 8}
+    counts = write_hints(HintArgs(attempts=1, **options, **bank))
+    assert counts["light", "written"] + counts["light", "refused"] == 3
+
+
 @pytest.mark.parametrize(
     ("change", "says"),
     [
@@ -227,6 +243,43 @@ def test_a_file_of_something_else_is_left_alone(bank):
     with pytest.raises(UserError, match="something else than hints"):
         write_hints(HintArgs(policy="outline", **bank))
     assert bank["out"].read_text() == '{"question": "mine"}\n'
+
+
+def test_hints_for_what_a_run_never_solved(bank, tmp_path):
+    bus = start_or_takeover(
+        open_store(tmp_path / "bus"),
+        run="run",
+        contract=Contract(**dict.fromkeys(Contract.__struct_fields__, "x")),
+        bounds=Bounds(vocab_size=9, groups_per_batch=4),
+        learner="test",
+    )
+    bus.publish()
+    sampler = SamplerBus(bus.store, sampler="s", contract=bus.state.start.contract)
+    problems = ("mine/q0", "q1", "q2")
+    bus.issue([NewTask(problem=p, group_size=2, seed=0) for p in problems], cursor={})
+    sampler.refresh()
+    for task in sampler.claim(3):
+        solved = [float(task.problem == "q1" and member == 0) for member in range(2)]
+        rollouts = [
+            Rollout.make(
+                [1, 2],
+                mask_T=[0, 1],
+                logprobs_T=[0, -1],
+                versions_T=[0, 0],
+                reward=x,
+                terms={"correct": x},
+                ending="answered",
+            )
+            for x in solved
+        ]
+        sampler.put_groups([sampler.make_group(task, rollouts)])
+    bus.append_batch(bus.ready_groups(), pack_seed=0)
+    unsolved = str(tmp_path / "bus")
+    counts = write_hints(HintArgs(policy="outline", unsolved_in=unsolved, **bank))
+    assert counts["light", "written"] == 2
+    assert {
+        row["question_id"] for row in map(json.loads, bank["out"].read_text().splitlines())
+    } == {"q0", "q2"}
 
 
 def test_hints_for_some_questions_only(bank, tmp_path):
