@@ -73,7 +73,7 @@ def bank(tmp_path):
             "WITH u AS (SELECT a FROM t) SELECT a FROM u WHERE a > (SELECT MIN(a) FROM u)",
             "A query inside the query finds a value to compare with.",
         ),
-        ("SELECT a FROM t UNION SELECT a FROM s", "Combine the results of two queries."),
+        ("SELECT a FROM t UNION SELECT a FROM s", "Combine the results of several queries."),
         ("SELECT * FROM t LIMIT 5", ""),
     ],
 )
