@@ -274,6 +274,23 @@ class SamplerConfig:
 
 
 @dataclass(frozen=True, kw_only=True)
+class FleetConfig:
+    """Samplers that are processes of their own, `python -m jax_t2sql.sample`, on any machine."""
+
+    workers: int = 0
+    """How many are going to be started. 0: none, the learner samples by itself."""
+    groups_in_flight: int = 16
+    """Groups that each has under way at once."""
+    length_gate: float = 0.0
+    """Least ratio of the mean length of what is trained to that of all that arrives (mean of the
+    last 20 steps); below it the learner waits for the slower groups. 0: it never waits."""
+    publish_every: int = 1
+    """Updates between publications of the adapter's files."""
+    still_seconds: float = 60.0
+    """A sampler that gives no sign of life for so long is dead: others get its tasks."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class CheckpointConfig:
     """Checkpoints of adapter, optimizer and data cursor."""
 
@@ -304,6 +321,7 @@ class TrainConfig:
     reward: RewardConfig = field(default_factory=RewardConfig)
     learner: LearnerConfig = field(default_factory=LearnerConfig)
     sampler: SamplerConfig = field(default_factory=SamplerConfig)
+    fleet: FleetConfig = field(default_factory=FleetConfig)
     checkpoint: CheckpointConfig = field(default_factory=CheckpointConfig)
     hints: HintsConfig = field(default_factory=HintsConfig)
     learnability: LearnabilityConfig = field(default_factory=LearnabilityConfig)

@@ -62,7 +62,7 @@ from jax_t2sql.bus.keys import check_name
 from jax_t2sql.bus.log import Log
 from jax_t2sql.bus.offers import holders, next_attempts, orphans, undelivered
 from jax_t2sql.bus.replay import ReplayStep, entries_after, replay
-from jax_t2sql.bus.samplers import read_heartbeats
+from jax_t2sql.bus.samplers import Heartbeat, read_heartbeats
 from jax_t2sql.bus.startup import read_run
 from jax_t2sql.bus.state import RunState
 from jax_t2sql.bus.store import Store
@@ -139,6 +139,7 @@ class LearnerBus:
         self._claims: dict[int, Claim] = {}
         self._published = False  # by this learner: its weights are the version's
         self._lost = False
+        self.heartbeats: dict[str, Heartbeat] = {}  # as `expire_claims` last read them
 
     @property
     def epoch(self) -> int:
@@ -165,18 +166,20 @@ class LearnerBus:
         return self.state.start.bounds.max_outstanding - held - unpublished
 
     @property
+    def in_flight(self) -> int:
+        """Training tasks that no group has come for yet."""
+        waiting = (t for t in self._intake.undecided() if t.seq not in self._intake.ready)
+        return sum(task.kind != "eval" for task in waiting)
+
+    @property
     def eval_capacity(self) -> int:
         """How many eval tasks may be issued now."""
         held = sum(task.kind == "eval" for task in self._intake.undecided())
         return self.state.start.bounds.max_eval_tasks - held
 
-    def overdue_evals(self) -> list[int]:
-        """Seqs of undecided eval tasks whose deadline has passed; the usual fate is "unused"."""
-        return [
-            t.seq
-            for t in self._intake.undecided()
-            if t.kind == "eval" and t.deadline < self.version
-        ]
+    def undecided_evals(self) -> list[int]:
+        """Seqs of the eval tasks without a fate. No longer waited for, their fate is "unused"."""
+        return [task.seq for task in self._intake.undecided() if task.kind == "eval"]
 
     def issue(self, tasks: Sequence[NewTask], *, cursor: dict[str, Any]) -> tuple[Task, ...]:
         """Offer tasks; returns them with their seqs.
@@ -240,6 +243,10 @@ class LearnerBus:
         if fate == "trained":
             raise ValueError("only append_batch gives the fate 'trained'")
         self._intake.decide(seq, fate, reason=reason)
+
+    def length_ratio(self, groups: Sequence[ReadyGroup]) -> float:
+        """What a batch of these groups would log as its `length_ratio`."""
+        return self._intake.length_ratio(groups)
 
     def append_batch(self, groups: Sequence[ReadyGroup], *, pack_seed: int) -> Batch:
         """Log the groups of the next update, in this order. Train only after this returned.
@@ -342,7 +349,7 @@ class LearnerBus:
         gave up: that is offered again as well. After the last attempt the fate is "failed".
         """
         waiting = (t for t in self._intake.undecided() if t.seq not in self._intake.ready)
-        heartbeats = read_heartbeats(self.store)
+        heartbeats = self.heartbeats = read_heartbeats(self.store)
         claims = self._claims = holders(self.store, waiting, self._claims, heartbeats)
         processes = {seq: claim for seq, claim in claims.items() if claim.learner_epoch is None}
         dead = self._watch.stalled(processes, heartbeats, now=clock(), still_seconds=still_seconds)

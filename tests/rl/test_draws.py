@@ -1,5 +1,6 @@
 """Which tasks are issued: hints once for what failed, weights, and the same after any kill."""
 
+import contextlib
 import hashlib
 from types import SimpleNamespace
 
@@ -84,7 +85,11 @@ class Process:
         sampler = SamplerBus(
             store, sampler="inline", contract=CONTRACT, learner_epoch=self.bus.epoch
         )
-        loop = SimpleNamespace(bus=self.bus, sampling=SimpleNamespace(room=lambda _: GROUPS))
+        loop = SimpleNamespace(
+            bus=self.bus,
+            sampling=SimpleNamespace(room=lambda _: GROUPS),
+            timed=lambda _: contextlib.nullcontext(),
+        )
         while self.bus.version < VERSIONS:
             self.step(loop, feed, sampler)
 

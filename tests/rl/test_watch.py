@@ -7,12 +7,14 @@ from types import SimpleNamespace
 import pytest
 
 from jax_t2sql.bus import Batch, Decision, Issue, Outcome, Task
-from jax_t2sql.config import AlarmsConfig, EvalConfig, TrainConfig
+from jax_t2sql.config import AlarmsConfig, EvalConfig, RLConfig, TrainConfig
 from jax_t2sql.history import History
 from jax_t2sql.rl import Watch
 
 CONFIG = TrainConfig(
-    eval=EvalConfig(patience=2), alarms=AlarmsConfig(window=2, unfinished_share=0.5)
+    rl=RLConfig(steps=500),
+    eval=EvalConfig(patience=2),
+    alarms=AlarmsConfig(window=2, unfinished_share=0.5),
 )
 CHAIN = {"previous": "0" * 64, "epoch": 0, "nonce": "n"}
 

@@ -1,0 +1,36 @@
+"""Against a bias to short episodes: a learner that never waits loses the long ones to staleness."""
+
+from collections import deque
+from collections.abc import Iterable, Sequence
+
+from jax_t2sql.bus import LearnerBus, ReadyGroup
+from jax_t2sql.bus.entries import AnyEntry, Batch
+
+_STEPS = 20
+
+
+class LengthGate:
+    """Holds a batch back while it would pull the ratio of used to all mean lengths below `least`.
+
+    The ratio is the mean over the last batches, as the log has them. Nothing is held back once
+    nothing more can come, so that a run always goes on.
+
+    Args:
+      least: 0 lets everything through.
+    """
+
+    def __init__(self, least: float, entries: Iterable[AnyEntry] = ()):
+        self.least = least
+        ratios = (entry.length_ratio for entry in entries if isinstance(entry, Batch))
+        self._ratios: deque[float] = deque(ratios, maxlen=_STEPS)
+
+    def holds(self, bus: LearnerBus, groups: Sequence[ReadyGroup]) -> bool:
+        """Whether to wait for more groups rather than train on these."""
+        if not self.least or not bus.in_flight:
+            return False
+        ratios = [*self._ratios, bus.length_ratio(groups)][-_STEPS:]
+        return sum(ratios) / len(ratios) < self.least
+
+    def logged(self, batch: Batch) -> None:
+        """A batch was trained on."""
+        self._ratios.append(batch.length_ratio)
