@@ -89,10 +89,11 @@ class Task(Part, frozen=True, kw_only=True):
                 f"task {self.seq} of kind {self.kind!r}: eval tasks, and no others, name both the "
                 "adapter they pin and their deadline"
             )
-        if (self.kind == "hinted") != (self.origin is not None):
+        is_sound = self.origin is None or self.origin < self.seq
+        if (self.kind == "hinted") != (self.origin is not None) or not is_sound:
             raise ValueError(
                 f"task {self.seq} of kind {self.kind!r}: hinted tasks, and no others, name the "
-                "task that they offer again"
+                f"earlier task that they offer again (origin: {self.origin})"
             )
 
 
