@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from jax_t2sql.grading import GradingPool
-from jax_t2sql.rollouts import PromptBuilder, Rollout, grade_episodes, run_episodes
+from jax_t2sql.prompt_builder import PromptBuilder
+from jax_t2sql.rollouts import Rollout, grade_episodes, run_episodes
 from jax_t2sql.sampling.policy import Policy
 from jax_t2sql.stats import wilson
 from jax_t2sql.text2sql import Problem
@@ -164,6 +165,8 @@ def sample_record(rollout: Rollout) -> dict:
         "difficulty": problem.difficulty,
         "question": problem.question,
         "evidence": problem.evidence,
+        **({"evidence_given": problem.given} if problem.given != "own" else {}),
+        **({"hint": problem.hint} if problem.hint else {}),
         "gold_sql": problem.gold_sql,
         "predicted_sql": state.ending.sql,
         "grading": problem.grading,

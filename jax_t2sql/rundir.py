@@ -13,7 +13,9 @@ from jax_t2sql.errors import UserError
 # What changes only how a run is watched, kept or placed: it may be resumed with other values.
 # (Not the final questions: accuracy before and after RL is of the same ones.)
 _FREE = {
-    "eval": ("every", "questions"),
+    "eval": ("every", "questions", "patience", "min_gain"),
+    "alarms": None,
+    "hints": ("file",),  # what it holds is in the run's contract
     "checkpoint": None,
     "sampler": None,
     "fleet": None,
@@ -22,7 +24,10 @@ _FREE = {
 
 # All that a run leaves which was refused while its bus, model and questions were looked at.
 _BEFORE_IT_BEGAN = frozenset(
-    {"bus", "config.json", "cut_schemas.jsonl", "excluded.jsonl", "gold_warnings.jsonl"}
+    {
+        *("bus", "config.json", "cut_schemas.jsonl", "excluded.jsonl", "gold_warnings.jsonl"),
+        "refused_hints.jsonl",
+    }
 )
 
 

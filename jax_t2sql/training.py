@@ -16,19 +16,19 @@ from jax_t2sql.assembly import (
     enable_compilation_cache,
     episode_config,
     load_base,
-    load_questions,
     make_pool,
-    write_reasons,
 )
 from jax_t2sql.bus import open_store
 from jax_t2sql.config import TrainConfig
 from jax_t2sql.contract import grader_name
 from jax_t2sql.errors import UserError
+from jax_t2sql.hints import open_hints
 from jax_t2sql.learner import Checkpointer
 from jax_t2sql.policies import check_targets
 from jax_t2sql.preflight import check_run_bus, check_training
 from jax_t2sql.programs import Ended
 from jax_t2sql.progress import Progress
+from jax_t2sql.question_set import load_questions, write_reasons
 from jax_t2sql.report import write_report
 from jax_t2sql.rl import Hosts, Loop, Trainer, follow, restore, train
 from jax_t2sql.rl.assembly import Session, check_shared, lead_bus, make_loop, make_trainer_parts
@@ -131,6 +131,10 @@ def assemble(
     )
     questions, prompts, heldout_prompts = build_prompts(questions, codec, episode, config.prompt)
     run = Run(config, workdir, model, questions, prompts, heldout_prompts, pool)
+    if config.hints.file is not None:
+        asked = questions.train + (questions.warmup if config.warmup.hint_share else [])
+        hints, refused = open_hints(config.hints, asked, prompts, pool, say=progress.message)
+        run = dataclasses.replace(run, hints=hints)
     if hosts is not None and not hosts.leads:
         return run  # what there is to say, host 0 says
     cut = prompts.cut_schemas + heldout_prompts.cut_schemas
@@ -139,6 +143,8 @@ def assemble(
         progress.message(
             f"{len(cut)} prompts do not show their schema whole (see cut_schemas.jsonl)"
         )
+    if config.hints.file is not None:
+        write_reasons(workdir / "refused_hints.jsonl", refused)
     write_reasons(workdir / "excluded.jsonl", questions.excluded)
     write_reasons(workdir / "gold_warnings.jsonl", questions.doubts)
     if questions.doubts:
@@ -170,7 +176,7 @@ def _lead(run: Run, session: Session, progress: Progress) -> dict:
                 parts = make_trainer_parts(
                     run, session, checkpointer, say=progress.message, on_warmup=recorder.warmup
                 )
-                loop, evaluations, best = make_loop(parts, session, bus, recorder, progress)
+                loop, evaluations, best, watch = make_loop(parts, session, bus, recorder, progress)
                 evaluations.start(loop)
                 progress.phase("rl", config.rl.steps)
                 if resumed:
@@ -180,6 +186,7 @@ def _lead(run: Run, session: Session, progress: Progress) -> dict:
                 with loop.preemption:
                     restore(loop)
                     evaluations.resume(loop)
+                    watch.resume(loop)
                     train(loop)
                     found = None if loop.interrupted else evaluations.finish(loop)
                     if found is None:

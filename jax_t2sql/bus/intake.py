@@ -81,10 +81,13 @@ class Intake:
             known = self.decided[seq].fate if seq in self.decided else self.state.fates.get(seq)
             raise ValueError(f"task {seq} is not undecided (fate so far: {known})")
         ready = self.ready.pop(seq, None)
+        outcome = None
         if ready is not None:
             self._passed_over += ready.group.lengths
-            sampler = sampler or ready.group.sampler
-        self.decided[seq] = Decision(seq=seq, fate=fate, reason=reason, sampler=sampler)
+            sampler, outcome = sampler or ready.group.sampler, ready.group.outcome
+        self.decided[seq] = Decision(
+            seq=seq, fate=fate, reason=reason, sampler=sampler, outcome=outcome
+        )
 
     def check_batch(self, groups: Sequence[ReadyGroup]) -> None:
         """Raises ValueError if these cannot be the groups of a batch now."""

@@ -15,11 +15,13 @@ from jax_t2sql.bus import LearnerBus, Log, SamplerBus, Store, start_or_takeover
 from jax_t2sql.config_loading import to_dict
 from jax_t2sql.contract import make_bounds, make_contract, run_name
 from jax_t2sql.errors import UserError
+from jax_t2sql.history import History
 from jax_t2sql.learner import Checkpointer, Learner, LearnerState, TrainableSpec
 from jax_t2sql.models import export_adapter, save_hf
 from jax_t2sql.policies import make_engine, make_rl_learner, trainable_spec
 from jax_t2sql.progress import Progress
 from jax_t2sql.rl.best import BestAdapter
+from jax_t2sql.rl.draws import Draws
 from jax_t2sql.rl.evaluations import Evaluations, FleetEvaluations, InlineEvaluations
 from jax_t2sql.rl.fleet import FleetSampling
 from jax_t2sql.rl.fork import Parent, forked_state
@@ -28,8 +30,9 @@ from jax_t2sql.rl.hosts import Hosts
 from jax_t2sql.rl.inline import InlineSampling
 from jax_t2sql.rl.loop import Hooks, Loop
 from jax_t2sql.rl.recording import Recorder
-from jax_t2sql.rl.tasks import Feed, QuestionTasks
+from jax_t2sql.rl.tasks import Feed
 from jax_t2sql.rl.validation import FleetValidation
+from jax_t2sql.rl.watch import Watch
 from jax_t2sql.warmup import warm_up
 
 
@@ -123,10 +126,12 @@ def _forked(
 
 def make_loop(
     parts: dict, session: Session, bus: LearnerBus, recorder: Recorder, progress: Progress
-) -> tuple[Loop, Evaluations, BestAdapter]:
-    """The leading host's loop, its evaluations and the hook that finds the best version."""
+) -> tuple[Loop, Evaluations, BestAdapter, Watch]:
+    """The leading host's loop, its evaluations, and the hooks that find the best version and that
+    may stop it early."""
     run: Run = parts["run"]
-    best = BestAdapter(run.workdir)
+    best, history = BestAdapter(run.workdir), History()
+    watch = Watch(run, history)
     if run.config.fleet.workers:
         validation = FleetValidation(run.heldout_prompts)
         gate = LengthGate(run.config.fleet.length_gate, bus.log.entries)
@@ -150,16 +155,16 @@ def make_loop(
     loop = Loop(
         **parts,
         bus=bus,
-        feed=Feed(QuestionTasks(run)),
+        feed=Feed(Draws(run, bus, history)),
         sampling=sampling,
         keep=keep,
         hooks=Hooks(
-            after_step=[recorder.step],
+            after_step=[watch.step, recorder.step],
             after_publish=[evaluations.after_publish],
-            after_evaluation=[best],
+            after_evaluation=[best, watch.evaluation],
         ),
     )
-    return loop, evaluations, best
+    return loop, evaluations, best, watch
 
 
 def export(run: Run, state: LearnerState, directory: Path) -> None:
