@@ -134,6 +134,7 @@ async def _sample(args: SampleArgs, url: str, store, run, *, model: Path, cache:
     """Everything that needs the event loop: server, checks, work."""
     from jax_t2sql.bus import SamplerBus
     from jax_t2sql.contract import make_contract
+    from jax_t2sql.sample_voice import Voice
     from jax_t2sql.sample_worker import Worker
     from jax_t2sql.sampling.vllm import VllmClient
     from jax_t2sql.sampling.vllm_adapters import AdapterHost
@@ -166,10 +167,11 @@ async def _sample(args: SampleArgs, url: str, store, run, *, model: Path, cache:
     try:
         base = await _first(job, server)
         host = AdapterHost(client, config=run.model.config, base=base, canary=canary)
+        voice = Voice(say)
         worker = Worker(
-            run=run, bus=bus, client=client, host=host, groups=args.groups, cache=cache, say=say
+            run=run, bus=bus, client=client, host=host, groups=args.groups, cache=cache, voice=voice
         )
-        client.on_trouble = worker.server_trouble
+        client.on_trouble = voice.server
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, worker.stop.set)
         say(f"sampler {name} works for run {bus.state.start.run}")
