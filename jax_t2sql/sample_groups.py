@@ -50,6 +50,7 @@ class GroupPlayer:
         problem = self._problems.get(task.problem)
         if problem is None:
             raise UserError(f"the run has no question {task.problem!r}")
+        problem = self.run.variants.put(problem, task)
         async with contextlib.AsyncExitStack() as stack:
             rollouts = await self._play(task, problem, await self._lease(stack, task))
         return self.bus.make_group(task, [bus_rollout(rollout) for rollout in rollouts])

@@ -62,7 +62,7 @@ from jax_t2sql.bus.keys import check_name
 from jax_t2sql.bus.log import Log
 from jax_t2sql.bus.offers import holders, next_attempts, orphans, undelivered
 from jax_t2sql.bus.replay import ReplayStep, entries_after, replay
-from jax_t2sql.bus.samplers import read_heartbeats
+from jax_t2sql.bus.samplers import Heartbeat, read_heartbeats
 from jax_t2sql.bus.startup import read_run
 from jax_t2sql.bus.state import RunState
 from jax_t2sql.bus.store import Store
@@ -78,6 +78,7 @@ class NewTask:
     kind: Kind = "train"
     adapter: str | None = None
     deadline: int | None = None
+    origin: int | None = None
 
 
 def start_or_takeover(
@@ -136,8 +137,10 @@ class LearnerBus:
         self._intake = Intake(log.store, state)
         self._watch = ClaimWatch()
         self._claims: dict[int, Claim] = {}
+        self._offered: dict[int, int] = {}  # seq to the version then; unknown after a restart
         self._published = False  # by this learner: its weights are the version's
         self._lost = False
+        self.heartbeats: dict[str, Heartbeat] = {}  # as `expire_claims` last read them
 
     @property
     def epoch(self) -> int:
@@ -164,18 +167,29 @@ class LearnerBus:
         return self.state.start.bounds.max_outstanding - held - unpublished
 
     @property
+    def in_flight(self) -> int:
+        """Training tasks that no group has come for yet."""
+        waiting = (t for t in self._intake.undecided() if t.seq not in self._intake.ready)
+        return sum(task.kind != "eval" for task in waiting)
+
+    @property
+    def at_risk(self) -> int:
+        """Of those in flight, how many one more update makes too old, if begun when offered."""
+        oldest = self.version - self.state.start.bounds.max_staleness
+        waiting = (t for t in self._intake.undecided() if t.seq not in self._intake.ready)
+        return sum(
+            task.kind != "eval" and self._offered.get(task.seq, 0) <= oldest for task in waiting
+        )
+
+    @property
     def eval_capacity(self) -> int:
         """How many eval tasks may be issued now."""
         held = sum(task.kind == "eval" for task in self._intake.undecided())
         return self.state.start.bounds.max_eval_tasks - held
 
-    def overdue_evals(self) -> list[int]:
-        """Seqs of undecided eval tasks whose deadline has passed; the usual fate is "unused"."""
-        return [
-            t.seq
-            for t in self._intake.undecided()
-            if t.kind == "eval" and t.deadline < self.version
-        ]
+    def undecided_evals(self) -> list[int]:
+        """Seqs of the eval tasks without a fate. No longer waited for, their fate is "unused"."""
+        return [task.seq for task in self._intake.undecided() if task.kind == "eval"]
 
     def issue(self, tasks: Sequence[NewTask], *, cursor: dict[str, Any]) -> tuple[Task, ...]:
         """Offer tasks; returns them with their seqs.
@@ -193,6 +207,7 @@ class LearnerBus:
                 seed=task.seed,
                 adapter=task.adapter,
                 deadline=task.deadline,
+                origin=task.origin,
             )
             for number, task in enumerate(tasks)
         )
@@ -207,6 +222,8 @@ class LearnerBus:
                     "outstanding ones first"
                 )
         self._append(Issue, tasks=numbered, cursor=cursor)
+        self._offered = {s: v for s, v in self._offered.items() if s in self.state.open_tasks}
+        self._offered.update((task.seq, self.version) for task in numbered)
         return numbered
 
     def ready_groups(self) -> list[ReadyGroup]:
@@ -239,6 +256,10 @@ class LearnerBus:
             raise ValueError("only append_batch gives the fate 'trained'")
         self._intake.decide(seq, fate, reason=reason)
 
+    def length_ratio(self, groups: Sequence[ReadyGroup]) -> float:
+        """What a batch of these groups would log as its `length_ratio`."""
+        return self._intake.length_ratio(groups)
+
     def append_batch(self, groups: Sequence[ReadyGroup], *, pack_seed: int) -> Batch:
         """Log the groups of the next update, in this order. Train only after this returned.
 
@@ -250,7 +271,13 @@ class LearnerBus:
             raise ValueError("publish first: the last batch, or the restored weights, are not out")
         self._intake.check_batch(groups)
         trained = (
-            Decision(seq=r.task.seq, fate="trained", sampler=r.group.sampler) for r in groups
+            Decision(
+                seq=r.task.seq,
+                fate="trained",
+                sampler=r.group.sampler,
+                outcome=r.group.outcome,
+            )
+            for r in groups
         )
         entry = self._append(
             Batch,
@@ -334,7 +361,7 @@ class LearnerBus:
         gave up: that is offered again as well. After the last attempt the fate is "failed".
         """
         waiting = (t for t in self._intake.undecided() if t.seq not in self._intake.ready)
-        heartbeats = read_heartbeats(self.store)
+        heartbeats = self.heartbeats = read_heartbeats(self.store)
         claims = self._claims = holders(self.store, waiting, self._claims, heartbeats)
         processes = {seq: claim for seq, claim in claims.items() if claim.learner_epoch is None}
         dead = self._watch.stalled(processes, heartbeats, now=clock(), still_seconds=still_seconds)

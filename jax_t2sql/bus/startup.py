@@ -40,6 +40,7 @@ def _check_same_run(
     if different:
         raise ContractError(
             f"the run in {store!r} was started with another contract; these differ: "
-            f"{', '.join(different)}. Set them back to continue it, or choose a new workdir, or "
-            "fork the run: a new bus whose start entry names this one as its parent"
+            f"{', '.join(different)}. Set them back to continue it, or go on from its weights "
+            "in a new run that names it as its parent: --fork-from its workdir, with a new "
+            "--workdir (and --bus)"
         )
