@@ -55,7 +55,9 @@ class PromptConfig:
     evidence: Literal["plain", "structured"] = "plain"
     """structured: external knowledge in numbered pieces, and for each a requirement and a
     verification line in the model's messages."""
-    tool_format: Literal["auto", "hermes", "qwen3_coder", "llama", "kimi", "deepseek"] = "auto"
+    tool_format: Literal[
+        "auto", "hermes", "qwen3_coder", "glm", "llama", "kimi", "deepseek", "plain"
+    ] = "auto"
     """How tool calls are written. auto: as the model's chat template does."""
     worked_example: bool = True
     """Show one solved question (tools)."""

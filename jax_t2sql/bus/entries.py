@@ -147,8 +147,8 @@ class Batch(Entry, frozen=True, kw_only=True, tag="batch"):
     step: batches applied before this one, i.e. the version of the weights that it changes.
     pack_seed: seed of the packing; with it a replay builds the same arrays.
     fates: of every task decided since the last batch, the groups' own ("trained") included.
-    length_ratio: mean rollout length of the groups trained over that of all that arrived since
-    the last batch; far below 1 means that long episodes are lost.
+    length_ratio: mean rollout length of the groups trained over that of all that came and that this
+    entry decides; far below 1 means that long episodes are lost.
     """
 
     step: Count

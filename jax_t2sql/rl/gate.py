@@ -10,10 +10,11 @@ _STEPS = 20
 
 
 class LengthGate:
-    """Holds a batch back while it would pull the ratio of used to all mean lengths below `least`.
+    """Holds a batch back while the ratio of used to all mean lengths is below `least`.
 
-    The ratio is the mean over the last batches, as the log has them. Nothing is held back once
-    nothing more can come, so that a run always goes on.
+    The ratio is the mean over the last batches, as the log has them, and this one. Held back is an
+    update that would make groups under way too old; once those have come it goes on, so that a run
+    never stands still.
 
     Args:
       least: 0 lets everything through.
@@ -26,7 +27,7 @@ class LengthGate:
 
     def holds(self, bus: LearnerBus, groups: Sequence[ReadyGroup]) -> bool:
         """Whether to wait for more groups rather than train on these."""
-        if not self.least or not bus.in_flight:
+        if not self.least or not bus.at_risk:
             return False
         ratios = [*self._ratios, bus.length_ratio(groups)][-_STEPS:]
         return sum(ratios) / len(ratios) < self.least

@@ -74,25 +74,44 @@ def test_a_batch_is_the_oldest_complete_groups_and_waits_for_no_other():
     assert fleet.bus.in_flight == 1
 
 
-def test_the_gate_waits_for_long_groups_until_nothing_more_can_come():
-    fleet = Fleet(groups=2, k=1)
-    fleet.issue(4)
-    fleet.deliver({0: 4, 1: 4, 2: 40})
-    assert fleet.choice(LengthGate(0)) == [0, 1]
+def test_the_gate_waits_for_what_the_update_would_make_stale():
+    fleet = Fleet(groups=2, k=0)
+    fleet.issue(2)
+    fleet.deliver({0: 4})
+    fleet.bus.ready_groups()
+    fleet.bus.decide(0, "zero-signal")
+    fleet.issue(1)
+    fleet.deliver({1: 2})
     gate = LengthGate(0.95)
-    assert fleet.choice(gate) == [], "4 of a mean of 16"
-    assert fleet.choice(LengthGate(0.2)) == [0, 1]
-    fleet.deliver({3: 4})
-    assert fleet.choice(gate) == [0, 1], "nothing is under way any more"
+    assert fleet.choice(LengthGate(0), groups=1) == [1], "2 of a mean of 3"
+    assert fleet.choice(LengthGate(0.5), groups=1) == [1]
+    assert fleet.choice(gate, groups=1) == []
+    fleet.deliver({2: 2})
+    assert fleet.choice(gate, groups=1) == [1], "nothing is under way any more"
+
+
+def test_the_gate_holds_nothing_that_the_update_leaves_fresh():
+    fleet = Fleet(groups=2, k=1)
+    fleet.issue(3)
+    fleet.deliver({0: 9, 1: 2})
+    fleet.bus.ready_groups()
+    fleet.bus.decide(0, "zero-signal")
+    assert fleet.bus.in_flight == 1
+    assert fleet.choice(LengthGate(0.95), groups=1) == [1]
 
 
 def test_the_gate_looks_at_the_last_batches_together():
-    fleet = Fleet(groups=2, k=1)
-    fleet.issue(4)
-    fleet.deliver({0: 9, 1: 9, 2: 11})
-    assert fleet.choice(gate := LengthGate(0.95)) == []
-    gate.logged(SimpleNamespace(length_ratio=1.1))
-    assert fleet.choice(gate) == [0, 1]
+    fleet = Fleet(groups=2, k=0)
+    fleet.issue(2)
+    fleet.deliver({0: 9})
+    fleet.bus.ready_groups()
+    gate = LengthGate(0.95)
+    assert fleet.choice(gate, groups=1) == [0]
+    gate.logged(SimpleNamespace(length_ratio=0.5))
+    assert fleet.choice(gate, groups=1) == []
+    for _ in range(20):
+        gate.logged(SimpleNamespace(length_ratio=1.0))
+    assert fleet.choice(gate, groups=1) == [0]
 
 
 @pytest.mark.parametrize(("groups", "k"), [(1, 0), (4, 0), (4, 3)])
@@ -150,7 +169,8 @@ def test_a_waiting_learner_says_why():
         timed=lambda name: contextlib.nullcontext(),
         run=SimpleNamespace(
             config=SimpleNamespace(
-                rl=SimpleNamespace(groups=2), fleet=SimpleNamespace(still_seconds=60.0)
+                rl=SimpleNamespace(groups=2),
+                fleet=SimpleNamespace(still_seconds=60.0, groups_in_flight=1),
             )
         ),
     )
