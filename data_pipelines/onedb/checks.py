@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 
+from data_pipelines.onedb.columns import is_blank_mark
 from data_pipelines.onedb.draft import Draft
 from data_pipelines.onedb.live import Live
 from jax_t2sql.sql import Outcome, is_constant, is_ordered, parse_mode, results_equal
@@ -41,9 +42,25 @@ def null_cell(draft: Draft, outcome: Outcome, live: Live) -> str | None:
 
 
 def zero(draft: Draft, outcome: Outcome, live: Live) -> str | None:
-    """A lone 0, which many wrong queries give."""
-    lone = len(outcome.rows) == 1 and all(cell == 0 for cell in outcome.rows[0])
-    return "the answer is 0" if lone else None
+    """A lone 0, or a share of 100 %, which many wrong queries give."""
+    if len(outcome.rows) != 1:
+        return None
+    if all(cell == 0 for cell in outcome.rows[0]):
+        return "the answer is 0"
+    whole = "* 100 /" in draft.sql and outcome.rows[0] == (100.0,)
+    return "the share is all of it" if whole else None
+
+
+def mark_shown(draft: Draft, outcome: Outcome, live: Live) -> str | None:
+    """A dash or "N/A" that stands for nothing known, in the answer or counted as a value."""
+    if any(is_blank_mark(cell) for row in outcome.rows for cell in row):
+        return "a mark for a missing value in the answer"
+    found = re.search(r'COUNT\(DISTINCT (?:T\d+\.)?"?([^")]+)"?\)', draft.sql)
+    for table in live.scan.tables if found else ():
+        for column in table.columns:
+            if column.name == found[1] and "marks for missing values" in column.notes:
+                return f"{table.name}.{column.name} has marks for missing values"
+    return None
 
 
 def too_many_rows(draft: Draft, outcome: Outcome, live: Live) -> str | None:
@@ -220,9 +237,9 @@ def quoted_text(draft: Draft, outcome: Outcome, live: Live) -> str | None:
 
 
 CHECKS: tuple[Check, ...] = (
-    fails, empty, null_cell, zero, too_many_rows, constant, whole_division, text_as_number,
-    placeholder, unknown_value, id_shown, told_answer, whole_table, one_group, unasked_order,
-    idle_piece, null_in_not_in, multiplied, chance, quoted_text,
+    fails, empty, null_cell, zero, mark_shown, too_many_rows, constant, whole_division,
+    text_as_number, placeholder, unknown_value, id_shown, told_answer, whole_table, one_group,
+    unasked_order, idle_piece, null_in_not_in, multiplied, chance, quoted_text,
 )  # fmt: skip
 
 

@@ -105,11 +105,10 @@ class Condition:
         said = self.predicate(live)
         match self.op:
             case "over" | "under" | "between" if self.column.kind == "number":
-                return f"{article(noun)} {said.removeprefix('is ')}"
+                of = "of " if said.startswith(("is more", "is less")) else ""
+                return f"{article(noun)} {of}{said.removeprefix('is ')}"
             case "equal" if self.column.kind in ("number", "year"):
                 return f"{article(noun)} of {said.removeprefix('is ')}"
-            case "equal" if self.column.kind in ("category", "text"):
-                return f"the {noun} {said.removeprefix('is ')}"
             case "missing":
                 return f"no {noun} recorded"
         return None
@@ -244,7 +243,9 @@ def _draw_date(column: Column, op: str, values: list, rng: random.Random, pick: 
 
 def conditions_on(column: Column) -> list[str]:
     """Conditions that make sense on a column of this kind."""
-    null = ["missing", "present"] if 0 < column.nulls < column.rows else []
+    # Where a dash or a 0 says "unknown" too, nobody can tell what "missing" means.
+    doubtful = column.placeholder_low or "marks for missing values" in column.notes
+    null = ["missing", "present"] if 0 < column.nulls < column.rows and not doubtful else []
     match column.kind:
         case "category":
             return ["equal", "equal", "equal", "other", "among", *null]

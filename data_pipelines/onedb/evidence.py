@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import re
+
 from data_pipelines.onedb.conditions import Condition, identifier, literal
+from data_pipelines.onedb.joins import Edge
 from data_pipelines.onedb.live import Live
 from data_pipelines.onedb.pool import Question
 from data_pipelines.onedb.words import value_text
@@ -35,9 +38,7 @@ def join_sentences(live: Live, sql: str | None = None) -> list[str]:
     """A sentence for each foreign key, of those alone whose tables a query uses if one is given."""
     lines = []
     for edge in live.edges:
-        if sql is not None and not all(
-            f"{identifier(name)} AS " in sql for name in (edge.child, edge.parent)
-        ):
+        if sql is not None and not _joins(sql, edge):
             continue
         pairs = " and ".join(
             f"{identifier(edge.child)}.{identifier(a)} = {identifier(edge.parent)}.{identifier(b)}"
@@ -46,6 +47,17 @@ def join_sentences(live: Live, sql: str | None = None) -> list[str]:
         role = live.legend.joins[edge.name].role
         lines.append(f"the {role} of {live.legend.tables[edge.child].noun} is joined on {pairs}")
     return lines
+
+
+def _joins(sql: str, edge: Edge) -> bool:
+    """Whether a query joins along a key, as far as its text tells."""
+    if not all(f"{identifier(name)} AS " in sql for name in (edge.child, edge.parent)):
+        return False
+    return all(
+        f".{identifier(a)} = T" in sql
+        or re.search(rf"= T\d+\.{re.escape(identifier(a))}(?!\w)", sql)
+        for a in edge.child_columns
+    )
 
 
 def legend_lines(live: Live, *, most_values: int = 8) -> list[str]:

@@ -225,6 +225,7 @@ def two_counts(d: Draw) -> Draft:
         tier=4,
         sql=f"SELECT {shown} {source.sql}",
         asks=(ask,),
+        many=False,
         conditions=pair.conditions,
         path=path_name(pair.path) if pair.path else "",
         subject=table.name,

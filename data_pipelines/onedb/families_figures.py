@@ -28,7 +28,8 @@ def pick_function(d: Draw, column: Column, *, extremes: bool = True) -> tuple[st
 
 def measured(column: Column, function: str) -> list[Condition]:
     """Leaves out a height of 0 that stands for "unknown", where it would count."""
-    return [Condition(column, "measured")] if column.placeholder_low and function != "MAX" else []
+    counts = column.placeholder_low and function in ("AVG", "MIN")
+    return [Condition(column, "measured")] if counts else []
 
 
 def measured_words(d: Draw, guard: list[Condition]) -> str:
@@ -282,12 +283,13 @@ def group_having(d: Draw) -> Draft:
     more = f"{least} {rows}"
     if least == 1:
         more = f"one {d.voice.one(table.name)} {d.voice.whose(conditions)}".strip()
+    nouns, shared = d.voice.nouns(column), column.kind != "category"
     return Draft(
         family="group_having",
         tier=1,
         sql=render(told),
-        asks=(f"the {d.voice.nouns(column)} with more than {more}",),
-        questions=(f"Which {d.voice.nouns(column)} have more than {more}?",),
+        asks=(f"the {nouns} {'shared by' if shared else 'with'} more than {more}",),
+        questions=(f"Which {nouns} {'are shared by' if shared else 'have'} more than {more}?",),
         weaker=(*without_each(told, render), render(told, 0)),
         conditions=tuple(conditions),
         subject=table.name,

@@ -76,6 +76,14 @@ def _counted(d: Draw, name: str, table: Table, conditions: list[Condition], *, e
     )
 
 
+def _two_plain(d: Draw, table: Table) -> list[Condition]:
+    """Two conditions without an "or" of their own."""
+    conditions = d.conditions(table, 2)
+    if any(c.op == "among" for c in conditions):
+        raise LookupError("or within or")
+    return conditions
+
+
 def _with_label(table: Table) -> bool:
     return bool(table.label)
 
@@ -136,7 +144,7 @@ def list_two(d: Draw) -> Draft:
 @family(1)
 def list_either(d: Draw) -> Draft:
     table = d.table(_with_label)
-    return _listed(d, "list_either", table, d.conditions(table, 2), either=True)
+    return _listed(d, "list_either", table, _two_plain(d, table), either=True)
 
 
 @family(1)
@@ -189,7 +197,7 @@ def count_two(d: Draw) -> Draft:
 @family(1)
 def count_either(d: Draw) -> Draft:
     table = d.table()
-    return _counted(d, "count_either", table, d.conditions(table, 2), either=True)
+    return _counted(d, "count_either", table, _two_plain(d, table), either=True)
 
 
 @family(1)

@@ -22,6 +22,10 @@ _THESAURUS = {
     "shop": ("store",), "store": ("shop",), "purchase": ("order",), "nation": ("country",),
     "company": ("firm",), "grade": ("mark",), "capacity": ("seating capacity",),
 }  # fmt: skip
+# Names of columns that say how much without saying of what.
+_BARE_ADJECTIVES = ("highest", "lowest", "average", "total", "maximum", "minimum", "best", "worst",
+    "high", "low", "first", "second", "third", "last", "official", "male", "female", "final",
+    "percentage of", "old", "new", "other", "current", "previous")  # fmt: skip
 _KEY_ENDINGS = ("id", "uid", "code", "key", "ids", "fk", "name", "no")
 
 
@@ -141,6 +145,8 @@ def _column_words(
         text = "number of " + " ".join(words[2:])
     elif words[0] == "number" and len(words) > 1:
         text = "number of " + " ".join(words[1:])
+    if text in _BARE_ADJECTIVES:
+        text += " figure"
     others = _THESAURUS.get(text, ())
     long_name = meaning.split(";")[0].strip()
     if table.label == (name,) and words[-1] == "name" and len(words) == 2:

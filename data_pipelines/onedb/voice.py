@@ -145,7 +145,9 @@ class Voice:
         own = self.live.table(table)
         if own.label == (condition.column.name,) and condition.op in ("equal", "other", "among"):
             return condition.predicate(self.live)
-        return f"has {article(self.noun(condition.column))} that {condition.predicate(self.live)}"
+        noun = self.noun(condition.column)
+        thing = condition.object_phrase(self.live, noun)
+        return f"has {thing or f'{article(noun)} that {condition.predicate(self.live)}'}"
 
     def _existing(
         self, path: Path, condition: Condition | str | None, *, many: bool, negated: bool

@@ -18,7 +18,7 @@ CREATE TABLE book (
   author_id INTEGER REFERENCES author(author_id),
   translator_id INTEGER REFERENCES author(author_id)
 );
-CREATE TABLE reader (reader_id INTEGER PRIMARY KEY, name TEXT, age INTEGER);
+CREATE TABLE reader (reader_id INTEGER PRIMARY KEY, name TEXT, age INTEGER, status TEXT);
 CREATE TABLE borrowed (
   book_id INTEGER REFERENCES book(book_id), reader_id INTEGER REFERENCES reader(reader_id)
 );
@@ -58,8 +58,11 @@ def library(tmp_path_factory):
             ],
         )
         db.executemany(
-            "INSERT INTO reader VALUES (?, ?, ?)",
-            [(i, f"Reader {chr(64 + i)}", 15 + 3 * i) for i in range(1, 21)],
+            "INSERT INTO reader VALUES (?, ?, ?, ?)",
+            [
+                (i, f"Reader {chr(64 + i)}", 15 + 3 * i, ["member", "guest", "-", None][i % 4])
+                for i in range(1, 21)
+            ],
         )
         db.executemany(
             "INSERT INTO borrowed VALUES (?, ?)",

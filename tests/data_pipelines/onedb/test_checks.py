@@ -3,7 +3,7 @@
 import pytest
 
 from data_pipelines.onedb.checks import CHECKS, first_fault
-from data_pipelines.onedb.conditions import Condition
+from data_pipelines.onedb.conditions import Condition, conditions_on
 from data_pipelines.onedb.draft import Draft
 
 
@@ -22,6 +22,22 @@ CASES = [
         make("SELECT published FROM book WHERE book_id < 10"),
     ),
     ("zero", make("SELECT COUNT(*) FROM book WHERE pages > 9999"), None),
+    (
+        "zero",
+        make("SELECT CAST(SUM(CASE WHEN pages > 0 THEN 1 ELSE 0 END) AS REAL) * 100 / COUNT(*)"
+             " FROM book"),
+        None,
+    ),
+    (
+        "mark_shown",
+        make("SELECT DISTINCT status FROM reader WHERE status > ''", subject="reader"),
+        make("SELECT DISTINCT status FROM reader WHERE status <> '-'", subject="reader"),
+    ),
+    (
+        "mark_shown",
+        make("SELECT COUNT(DISTINCT status) FROM reader", subject="reader"),
+        make("SELECT COUNT(DISTINCT name) FROM reader", subject="reader"),
+    ),
     ("too_many_rows", make("SELECT a.title FROM book AS a, book AS b"), None),
     ("constant", make("SELECT 'x' FROM book LIMIT 1"), None),
     (
@@ -109,6 +125,13 @@ def test_checks_of_conditions(live):
         "SELECT title FROM book WHERE pages > 0", conditions=(equal(live, "genre", "novel"),)
     )
     assert first_fault(everything, live)[0] == "whole_table"
+
+
+def test_missing_is_not_asked_where_marks_say_it_too(live):
+    height, published = (live.scan.column("book", c) for c in ("height_cm", "published"))
+    assert "missing" in conditions_on(published)
+    assert "missing" not in conditions_on(live.scan.column("reader", "status"))
+    assert not set(conditions_on(height)) & {"missing", "under", "between"}
 
 
 def test_every_check_has_a_case():
