@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from data_pipelines.onedb.evidence import evidence_lines
+from data_pipelines.onedb.evidence import evidence_lines, question_legend
 from data_pipelines.onedb.features import Comparison, Features, compare_features, read_features
 from data_pipelines.onedb.leak import LeakCheck
 from data_pipelines.onedb.legend import draft
@@ -88,6 +88,7 @@ def build_pool(
     seed: int,
     test: Sequence[Problem] = (),
     evidence_share: float = 0.3,
+    whole_legend: bool = False,
     say: Callable[[str], None] = lambda text: None,
 ) -> Built:
     """Draws a pool and makes its rows.
@@ -98,6 +99,7 @@ def build_pool(
       seed: of all draws.
       test: questions whose queries and results must not be in the pool.
       evidence_share: share of the rows that carry evidence lines.
+      whole_legend: these rows carry the whole legend besides.
 
     Raises:
       UserError: nothing can be asked of this database.
@@ -113,9 +115,13 @@ def build_pool(
     rng = random.Random(f"evidence/{live.scan.db_id}/{seed}")
     digest = hashlib.sha256(live.scan.path.read_bytes()).hexdigest()
     rows = [
-        _row(live, question, found, number, seed, digest, rng.random() < evidence_share)
+        _row(live, question, found, number, seed, digest)
         for number, (question, found) in enumerate(zip(pool.questions, features, strict=True))
     ]
+    for row, question in zip(rows, pool.questions, strict=True):
+        if rng.random() < evidence_share:
+            told = "; ".join(evidence_lines(question, live))
+            row["evidence"] = question_legend(live, told) if whole_legend else told
     comparison = None
     if test:
         comparison = compare_features(features, [read_features(p.gold_sql) for p in test])
@@ -129,14 +135,13 @@ def _row(
     number: int,
     seed: int,
     digest: str,
-    told: bool,
 ) -> dict:
     made = question.draft
     return {
         "question_id": f"{live.scan.db_id}-{seed}-{number:05d}",
         "db_id": live.scan.db_id,
         "question": question.text,
-        "evidence": "; ".join(evidence_lines(question, live)) if told else "",
+        "evidence": "",
         "SQL": made.sql,
         "difficulty": DIFFICULTIES[made.tier],
         "grading_method": made.grading,
@@ -176,6 +181,22 @@ def report(built: Built, live: Live, wanted: int) -> dict:
         "missing_in_pool": list(comparison.missing) if comparison else None,
         "skipped_in_database": list(live.scan.skipped),
     }
+
+
+def to_problems(rows: Sequence[dict]) -> list[Problem]:
+    """Rows of a pool as questions."""
+    return [
+        Problem(
+            question_id=str(row.get("question_id", number)),
+            db_id=row["db_id"],
+            question=row["question"],
+            gold_sql=row["SQL"],
+            evidence=row.get("evidence") or "",
+            grading=row.get("grading_method") or "set",
+            difficulty=row.get("difficulty"),
+        )
+        for number, row in enumerate(rows)
+    ]
 
 
 def write_rows(rows: Sequence[dict], out: Path) -> None:

@@ -28,7 +28,7 @@ _RANKED = frozenset(
 )
 _ADDITIVE = frozenset(
     "amount total quantity sales population revenue cost costs salary attendance votes points area"
-    " hours credits budget profit profits money payment value balance deposit enrollment price"
+    " hours credits budget profit profits money payment value balance deposit enrollment"
     " medals goals wins losses stock passengers killed injured deaths casualties fee fees charge"
     " donation damage acres employees students count assets income spent tonnage people members"
     " investment expenses purchase shares downloads visitors".split()
@@ -93,7 +93,17 @@ class Column:
     def additive(self) -> bool:
         """A total of it means something."""
         words = set(split_name(self.name))
-        rated = words & {"rate", "rating", "percentage", "ratio", "average", "per", "age", "share"}
+        rated = words & {
+            "rate",
+            "rating",
+            "percentage",
+            "ratio",
+            "average",
+            "per",
+            "age",
+            "share",
+            "unit",
+        }
         return self.kind == "number" and bool(words & _ADDITIVE) and not rated
 
     @property

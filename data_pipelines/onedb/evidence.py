@@ -77,3 +77,9 @@ def legend_lines(live: Live, *, most_values: int = 8) -> list[str]:
             if parts:
                 lines.append(f"{table.name}.{column.name}: {'; '.join(parts)}")
     return lines + join_sentences(live)
+
+
+def question_legend(live: Live, evidence: str = "") -> str:
+    """A question's own evidence and the whole legend, as one text of pieces."""
+    lines = [line.replace(";", ",") for line in legend_lines(live)]
+    return "; ".join([*([evidence] if evidence else []), *lines])

@@ -26,6 +26,13 @@ _THESAURUS = {
 _BARE_ADJECTIVES = ("highest", "lowest", "average", "total", "maximum", "minimum", "best", "worst",
     "high", "low", "first", "second", "third", "last", "official", "male", "female", "final",
     "percentage of", "old", "new", "other", "current", "previous")  # fmt: skip
+# What the other side of a reference is called, where its column is a verb.
+_RELATIONS = {
+    "reports to": "supervisor", "report to": "supervisor", "supervised by": "supervisor",
+    "managed by": "manager", "created by": "creator", "owned by": "owner",
+    "written by": "writer", "assigned to": "assignee", "belongs to": "owner",
+    "taught by": "teacher", "directed by": "director", "produced by": "producer",
+}  # fmt: skip
 _KEY_ENDINGS = ("id", "uid", "code", "key", "ids", "fk", "name", "no")
 
 
@@ -147,6 +154,9 @@ def _column_words(
         text = "number of " + " ".join(words[1:])
     if text in _BARE_ADJECTIVES:
         text += " figure"
+    if table.column(name).kind == "number" and singular(text) != text and " of " not in text:
+        # "whose bytes is more than" is no English.
+        text = f"number of {text}"
     others = _THESAURUS.get(text, ())
     long_name = meaning.split(";")[0].strip()
     if table.label == (name,) and words[-1] == "name" and len(words) == 2:
@@ -166,6 +176,8 @@ def _role(edge: Edge, tables: Mapping[str, TableWords]) -> str:
     while words and words[-1] in _KEY_ENDINGS:
         words = words[:-1]
     text = " ".join(words)
+    if text in _RELATIONS:
+        return _RELATIONS[text]
     if not text or len(text) < 3 or text == parent or words == key[: len(words)]:
         return parent
     if text == tables[edge.child].noun or text in parent.split(" "):

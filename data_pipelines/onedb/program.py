@@ -1,91 +1,26 @@
-"""The options and the commands of `python -m data_pipelines.onedb`."""
+"""The commands of `python -m data_pipelines.onedb`."""
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sys
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Annotated
+from dataclasses import replace
 
 import tyro
 
-from jax_t2sql.errors import UserError
-
-
-@dataclass(frozen=True, kw_only=True)
-class Scan:
-    """What is in databases: tables, kinds of columns, keys, joins, oddities."""
-
-    databases: tyro.conf.Positional[tuple[Path, ...]]
-    """SQLite files; several are compared in one table."""
-    json: bool = False
-    """Print JSON instead."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Legend:
-    """Draft or check the legend: the words that questions and prompts use."""
-
-    database: tyro.conf.Positional[Path]
-    """SQLite file."""
-    out: Path | None = None
-    """Write a draft here; an existing file is not replaced."""
-    check: Path | None = None
-    """Check this legend against the database instead."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Build:
-    """Make a pool of questions with queries that are right by construction."""
-
-    database: tyro.conf.Positional[Path]
-    """SQLite file."""
-    out: Path
-    """Question file to write; OUT.report.json and OUT.html lie beside it."""
-    rows: int = 2000
-    """Questions wanted."""
-    seed: int = 0
-    """The same seed, database and legend give the same file."""
-    legend: Path | None = None
-    """Legend file; without it one is drafted from names and descriptions."""
-    leak_check: Path | None = None
-    """Question file whose queries and results must not be in the pool."""
-    evidence_share: float = 0.3
-    """Share of the rows that carry evidence lines."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Audit:
-    """Print rows of a pool with their results, for a person to read."""
-
-    pool: tyro.conf.Positional[Path]
-    """Question file of `build`."""
-    databases: Path
-    """Folder of databases, or the one file."""
-    rows: int = 25
-    """How many, spread over the families."""
-    seed: int = 0
-    """Which ones."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Compare:
-    """Compare what the queries of a pool and of a test set use; names what the pool lacks."""
-
-    pool: tyro.conf.Positional[Path]
-    """Question file."""
-    test: tyro.conf.Positional[Path]
-    """Question file to compare with; its questions on the pool's databases count."""
-
-
-Command = (
-    Annotated[Scan, tyro.conf.subcommand("scan")]
-    | Annotated[Legend, tyro.conf.subcommand("legend")]
-    | Annotated[Build, tyro.conf.subcommand("build")]
-    | Annotated[Audit, tyro.conf.subcommand("audit")]
-    | Annotated[Compare, tyro.conf.subcommand("compare")]
+from data_pipelines.onedb.gate_table import GateRow, print_gate
+from data_pipelines.onedb.options import (
+    Audit,
+    Build,
+    Command,
+    Compare,
+    Gate,
+    Legend,
+    Perturbed,
+    Scan,
 )
+from jax_t2sql.errors import UserError
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -107,6 +42,10 @@ def main(argv: list[str] | None = None) -> int:
             _audit(command)
         case Compare():
             _compare(command)
+        case Gate():
+            _gate(command)
+        case Perturbed():
+            _perturbed(command)
     return 0
 
 
@@ -124,6 +63,25 @@ def _scan(args: Scan) -> None:
         print_scan(scans[0])
     else:
         print_comparison(scans)
+    if args.policy is not None:
+        print_gate(_probe(args))
+
+
+def _probe(args: Scan) -> list[GateRow]:
+    """What a policy does on fresh questions of each database, one row a database."""
+    from data_pipelines.onedb.build import build_pool, open_live, to_problems
+    from data_pipelines.onedb.gate_run import gate_model
+
+    rows = []
+    for path in args.databases:
+        with open_live(path, None) as live:
+            built = build_pool(live, args.questions, seed=args.sampling.seed, evidence_share=0)
+            problems = to_problems(built.rows)
+            found = gate_model(
+                args.policy, problems, ["bare"], path, args.sampling, live=live, by_database=True
+            )
+            rows += found
+    return rows
 
 
 def _legend(args: Legend) -> None:
@@ -148,7 +106,9 @@ def _legend(args: Legend) -> None:
 def _build(args: Build) -> None:
     from data_pipelines.onedb.audit import result_text
     from data_pipelines.onedb.build import build_pool, open_live, problems_on, report, write_rows
+    from data_pipelines.onedb.endpoint import parse_endpoint
     from data_pipelines.onedb.overview import overview_page
+    from data_pipelines.onedb.paraphrase import paraphrase_rows
     from data_pipelines.onedb.show import print_report
     from jax_t2sql.whole_file import whole_file
 
@@ -164,8 +124,12 @@ def _build(args: Build) -> None:
             seed=args.seed,
             test=test,
             evidence_share=args.evidence_share,
-            say=lambda text: print(text, file=sys.stderr),
+            whole_legend=args.evidence == "legend",
+            say=_say,
         )
+        if args.paraphrase is not None:
+            endpoint = parse_endpoint(args.paraphrase)
+            built = replace(built, rows=paraphrase_rows(built.rows, endpoint, say=_say))
         told = report(built, live, args.rows)
         results = {row["SQL"]: result_text(live.run(row["SQL"])) for row in built.rows}
     write_rows(built.rows, args.out)
@@ -178,8 +142,19 @@ def _build(args: Build) -> None:
 
 def _audit(args: Audit) -> None:
     from data_pipelines.onedb.audit import audit_text, pick, read_pool
+    from data_pipelines.onedb.endpoint import parse_endpoint
+    from data_pipelines.onedb.paraphrase import vote
 
+    if args.rows < 1:
+        raise UserError(f"--rows is {args.rows}; it must be at least 1")
     rows = pick(read_pool(args.pool), args.rows, seed=args.seed)
+    if args.readers:
+        readers = [parse_endpoint(reader) for reader in args.readers]
+        read = len(rows)
+        rows = vote(rows, readers, votes=min(2, len(readers)))
+        print(
+            f"{len(rows)} of {read} rows are objected to by {min(2, len(readers))} or more readers"
+        )
     print(audit_text(rows, args.databases), end="")
 
 
@@ -197,3 +172,65 @@ def _compare(args: Compare) -> None:
         [read_features(p.gold_sql) for p in pool], [read_features(p.gold_sql) for p in found]
     )
     print_features(comparison)
+
+
+def _gate(args: Gate) -> None:
+    from data_pipelines.onedb.audit import pick, read_pool
+    from data_pipelines.onedb.build import open_live, to_problems
+    from data_pipelines.onedb.gate import VARIANTS
+    from data_pipelines.onedb.gate_run import gate_model
+    from jax_t2sql.sql import resolve_database
+
+    if args.questions < 1:
+        raise UserError(f"--questions is {args.questions}; it must be at least 1")
+    for variant in args.variants:
+        if variant not in VARIANTS:
+            raise UserError(f"--variants: {variant!r} is unknown; there are {', '.join(VARIANTS)}")
+    rows = pick(read_pool(args.pool), args.questions, seed=args.sampling.seed)
+    problems = to_problems(rows)
+    names = {problem.db_id for problem in problems}
+    with contextlib.ExitStack() as stack:
+        live = None
+        if any("legend" in variant for variant in args.variants):
+            if len(names) > 1:
+                raise UserError("--variants with a legend need a pool on one database")
+            path = resolve_database(args.databases, names.pop())
+            live = stack.enter_context(open_live(path, args.legend))
+        found = gate_model(
+            args.policy,
+            problems,
+            args.variants,
+            args.databases,
+            args.sampling,
+            live=live,
+            by_database=args.by_database,
+        )
+    print_gate(found)
+
+
+def _perturbed(args: Perturbed) -> None:
+    from data_pipelines.onedb.perturbed import check_rewarded, read_records
+
+    if args.copies < 1 or (args.limit is not None and args.limit < 1):
+        raise UserError("--copies and --limit must be at least 1")
+    found = check_rewarded(
+        read_records(args.records),
+        args.databases,
+        copies=args.copies,
+        limit=args.limit,
+        seed=args.seed,
+        say=_say,
+    )
+    low, high = found.interval
+    print(
+        f"{len(found.broken)} of {found.distinct} distinct rewarded queries stop matching"
+        f" ({found.share:.1%}, 95 % interval {low:.1%} to {high:.1%}); {found.undecided} could not"
+        f" be run on any copy; {found.rewarded} rewarded records"
+    )
+    for record, reason in found.broken[:5]:
+        print(f"\n{record.get('question', '')}\n  gold: {record['gold_sql']}")
+        print(f"  predicted: {record['predicted_sql']}\n  {reason}")
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr)

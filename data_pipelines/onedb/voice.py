@@ -181,7 +181,12 @@ class Voice:
         return self.role(hop.edge) if self.needs_role(hop) else self.one(hop.target)
 
     def needs_role(self, hop: Hop) -> bool:
-        """Whether several keys join the two tables, so that the role must be said."""
+        """Whether several keys join the two tables, so that the role must be said.
+
+        A table that refers to itself needs it too: its rows are on both sides.
+        """
+        if hop.edge.child == hop.edge.parent:
+            return True
         pair = {hop.edge.child, hop.edge.parent}
         return sum({e.child, e.parent} == pair for e in self.live.edges) > 1
 
