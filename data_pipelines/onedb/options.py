@@ -38,6 +38,8 @@ class Legend:
     """Write a draft here; an existing file is not replaced."""
     check: Path | None = None
     """Check this legend against the database instead."""
+    model: str | None = None
+    """MODEL@URL of an OpenAI-compatible endpoint that finds words for the draft."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -129,6 +131,22 @@ class Perturbed:
     """Of the copies."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class Tiny:
+    """Cut a pool into warm-up, training and held-out files, with a small model to train."""
+
+    pool: tyro.conf.Positional[Path]
+    """Question file of `build`."""
+    out: Path
+    """Folder for warmup.jsonl, train.jsonl, heldout.jsonl and model/; it must not exist."""
+    warmup: int = 500
+    """Rows for the supervised warm-up."""
+    heldout: int = 300
+    """Rows held out."""
+    seed: int = 0
+    """Of the cut and of the model's weights."""
+
+
 Command = (
     Annotated[Scan, tyro.conf.subcommand("scan")]
     | Annotated[Legend, tyro.conf.subcommand("legend")]
@@ -137,4 +155,5 @@ Command = (
     | Annotated[Compare, tyro.conf.subcommand("compare")]
     | Annotated[Gate, tyro.conf.subcommand("gate")]
     | Annotated[Perturbed, tyro.conf.subcommand("perturbed")]
+    | Annotated[Tiny, tyro.conf.subcommand("tiny")]
 )

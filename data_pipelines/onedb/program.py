@@ -19,6 +19,7 @@ from data_pipelines.onedb.options import (
     Legend,
     Perturbed,
     Scan,
+    Tiny,
 )
 from jax_t2sql.errors import UserError
 
@@ -46,6 +47,8 @@ def main(argv: list[str] | None = None) -> int:
             _gate(command)
         case Perturbed():
             _perturbed(command)
+        case Tiny():
+            _tiny(command)
     return 0
 
 
@@ -86,7 +89,10 @@ def _probe(args: Scan) -> list[GateRow]:
 
 def _legend(args: Legend) -> None:
     from data_pipelines.onedb.build import open_live
+    from data_pipelines.onedb.endpoint import parse_endpoint
     from data_pipelines.onedb.legend_file import dump
+    from data_pipelines.onedb.legend_model import with_model
+    from jax_t2sql.whole_file import whole_file
 
     if (args.out is None) == (args.check is None):
         raise UserError("legend: give either --out (to draft) or --check (to check)")
@@ -96,10 +102,11 @@ def _legend(args: Legend) -> None:
             return
         if args.out.exists():
             raise UserError(f"--out {args.out} exists, and may be edited; name another file")
-        from jax_t2sql.whole_file import whole_file
-
+        legend = live.legend
+        if args.model is not None:
+            legend = with_model(live, parse_endpoint(args.model), _say)
         with whole_file(args.out) as file:
-            file.write(dump(live.legend, live.scan))
+            file.write(dump(legend, live.scan))
     print(f"wrote {args.out}; edit it, then build with --legend {args.out}")
 
 
@@ -230,6 +237,22 @@ def _perturbed(args: Perturbed) -> None:
     for record, reason in found.broken[:5]:
         print(f"\n{record.get('question', '')}\n  gold: {record['gold_sql']}")
         print(f"  predicted: {record['predicted_sql']}\n  {reason}")
+
+
+def _tiny(args: Tiny) -> None:
+    from data_pipelines.onedb.audit import read_pool
+    from data_pipelines.onedb.tiny_model import make_tiny, split_rows, write_parts
+
+    if args.out.exists():
+        raise UserError(f"--out {args.out} exists; name a new folder")
+    parts = split_rows(
+        read_pool(args.pool), warmup=args.warmup, heldout=args.heldout, seed=args.seed
+    )
+    args.out.mkdir(parents=True)
+    write_parts(parts, args.out)
+    make_tiny([*parts["warmup"], *parts["train"]], args.out / "model", seed=args.seed)
+    sizes = ", ".join(f"{len(rows)} in {name}.jsonl" for name, rows in parts.items())
+    print(f"{sizes}; a model to train in {args.out / 'model'}", flush=True)
 
 
 def _say(text: str) -> None:

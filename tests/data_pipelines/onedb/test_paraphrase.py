@@ -7,6 +7,7 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 import pytest
 
 from data_pipelines.onedb.endpoint import Endpoint, json_of, parse_endpoint
+from data_pipelines.onedb.legend_model import with_model
 from data_pipelines.onedb.paraphrase import CRITERIA, keeps_values, paraphrase_rows, vote
 from jax_t2sql.errors import UserError
 
@@ -92,6 +93,26 @@ def test_a_finding_takes_two_votes(server):
     assert vote([ROW], [server.endpoint]) == []
     (found,) = vote([ROW], [server.endpoint] * 2)
     assert found["objections"][0]["grades"] == {"unambiguous": "poor"}
+
+
+def test_words_of_a_model_are_checked_like_a_users(server, live):
+    said = []
+    answers = {
+        "Table book": {"noun": "volume", "plural": "volumes",
+                       "columns": {"genre": {"noun": "kind", "values": {"novel": "long prose"}}}},
+        "Table reader": {"noun": "", "columns": {}},
+        "Table author": {"columns": {"name": {"values": {"Nobody": "x"}}}},
+    }  # fmt: skip
+    server.answers = lambda system, user: next(
+        (json.dumps(a) for head, a in answers.items() if user.startswith(head)), "no idea"
+    )
+    legend = with_model(live, server.endpoint, said.append)
+    assert legend.tables["book"].plural == "volumes"
+    assert legend.column("book", "genre").values == {"novel": "long prose"}
+    assert legend.column("book", "pages") == live.legend.column("book", "pages")
+    assert legend.tables["reader"] == live.legend.tables["reader"]
+    assert any("expected a word" in text for text in said)
+    assert any("no JSON" in text for text in said)
 
 
 def test_faults_of_the_endpoint_are_told(server):

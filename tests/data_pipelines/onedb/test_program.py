@@ -40,6 +40,22 @@ def test_legend_is_drafted_checked_and_never_replaced(library, tmp_path, capsys)
     assert "borrower" in out.read_text()
 
 
+def test_tiny_cuts_a_pool_and_makes_a_model(library, tmp_path):
+    pool, out = tmp_path / "pool.jsonl", tmp_path / "tiny"
+    main(["build", str(library), "--out", str(pool), "--rows", "100"])
+    assert main(["tiny", str(pool), "--out", str(out), "--warmup", "30", "--heldout", "20"]) == 0
+    parts = {
+        name: [json.loads(line)["SQL"] for line in (out / f"{name}.jsonl").open()]
+        for name in ("warmup", "train", "heldout")
+    }
+    assert sum(map(len, parts.values())) == 100 and len(parts["heldout"]) >= 20
+    queries = [set(part) for part in parts.values()]
+    assert not queries[0] & queries[1] | queries[1] & queries[2] | queries[0] & queries[2]
+    assert (out / "model" / "config.json").is_file()
+    with pytest.raises(UserError, match="cannot give"):
+        main(["tiny", str(pool), "--out", str(tmp_path / "x"), "--warmup", "99"])
+
+
 def test_scan_prints_tables_and_json(library, capsys):
     assert main(["scan", str(library)]) == 0
     assert main(["scan", str(library), "--json"]) == 0
