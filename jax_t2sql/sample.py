@@ -35,8 +35,9 @@ class SampleArgs:
     """Directory or URL of the run's bus, usually WORKDIR/bus."""
     policy: str
     """Which server samples: vllm:http://HOST:PORT."""
-    groups: int = 16
-    """Groups under way at once; each is a question with all its rollouts."""
+    groups: int | None = None
+    """Groups under way at once; each is a question with all its rollouts. By default what the
+    learner's --fleet.groups-in-flight says."""
     name: str | None = None
     """Of this sampler, unique in the fleet; by default from host name and process id."""
     served_model_name: str | None = None
@@ -95,7 +96,7 @@ def main(argv: list[str] | None = None) -> int:
         description=__doc__,
     )
     url = server_url(args.policy)
-    if args.groups < 1:
+    if args.groups is not None and args.groups < 1:
         raise UserError(f"--groups is {args.groups}; it must be at least 1")
     # Adapters are read with JAX, which must leave the accelerator to the server.
     os.environ["JAX_PLATFORMS"] = "cpu"
@@ -168,8 +169,16 @@ async def _sample(args: SampleArgs, url: str, store, run, *, model: Path, cache:
     try:
         base = await _first(job, server)
         host = AdapterHost(client, config=run.model.config, base=base, canary=canary)
+        fleet = run.config.fleet
         worker = Worker(
-            run=run, bus=bus, client=client, host=host, groups=args.groups, cache=cache, voice=voice
+            run=run,
+            bus=bus,
+            client=client,
+            host=host,
+            groups=args.groups or fleet.groups_in_flight,
+            cache=cache,
+            voice=voice,
+            still_seconds=fleet.still_seconds,
         )
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, worker.stop.set)

@@ -34,18 +34,19 @@ class AdapterFollower:
     _refused: tuple[str, float] = ("", 0.0)  # an adapter that could not be served; until when
 
     async def advance(self) -> str | None:
-        """Serves the adapter last published. The reason to wait, if there is one."""
+        """Serves the newest adapter there is. The reason to wait, if there is one."""
         published = self.bus.state.last_publish
         if published is None:
             return "the learner has not published weights yet"
-        ref, latest = published.adapter, self.host.latest
-        if ref is None and latest is None:
+        adapters, latest = self.bus.state.adapters, self.host.latest
+        if not adapters:
             return (
                 f"version {published.step} was published without an adapter's files (its learner "
                 "samples by itself)"
             )
-        if ref is not None and (latest is None or ref.name != latest.name):
-            await self._serve(ref, published.step)
+        index, ref = adapters[-1]  # not every version has files
+        if latest is None or ref.name != latest.name:
+            await self._serve(ref, self.bus.log.entries[index].step)
         latest, bound = self.host.latest, self.bus.state.start.bounds.max_staleness
         if latest is None:
             return f"no adapter can be served: {self.voice.last_error}"

@@ -4,12 +4,12 @@ import time
 from collections.abc import Callable, Sequence
 
 from jax_t2sql.bus import Batch, Group, LearnerBus, ReadyGroup
+from jax_t2sql.bus.contract import beat_pause
 from jax_t2sql.rl.gate import LengthGate
 from jax_t2sql.rl.loop import Loop
 from jax_t2sql.rl.validation import FleetValidation
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 1.0
-_EXPIRE_EVERY = 5.0
 _SAY_EVERY = 30.0
 
 
@@ -67,12 +67,16 @@ class FleetSampling:
     def work(self, loop: Loop) -> list[Group]:
         """Waits a moment if the last look found no batch, and looks after the samplers."""
         now = self._clock()
-        if now - self._expired >= _EXPIRE_EVERY:
+        fleet = loop.run.config.fleet
+        every = beat_pause(
+            loop.bus.state.start.bounds,
+            groups_in_flight=fleet.groups_in_flight,
+            still_seconds=fleet.still_seconds,
+        )
+        if now - self._expired >= every:
             self._expired = now
             with loop.timed("bus"):
-                loop.bus.expire_claims(
-                    still_seconds=loop.run.config.fleet.still_seconds, clock=self._clock
-                )
+                loop.bus.expire_claims(still_seconds=fleet.still_seconds, clock=self._clock)
         with loop.timed("bus"):
             self._validation.work(loop)
         if self._missing:

@@ -1,10 +1,8 @@
 """A simulated fleet in virtual time on a real bus: ``python tests/bench/fleet.py [WORKERS]``.
 
-Rollouts are long-tailed (lognormal, sigma 1) and 30 % of groups carry no signal. Prints, in one run
-each: how long the learner idles and how many groups it trains per time, asynchronous at k = 4
-against synchronous; stale fates; the ratio of used to all mean lengths; and, for a whole fleet of
-WORKERS (default 1000: minutes and gigabytes), what a group costs in operations of the object store
-once the window is full (a listing counts one for each 1,000 names), and how evenly work is shared.
+Prints, for a whole fleet of WORKERS (default 1000: minutes and gigabytes) with long-tailed
+rollouts, what a group costs in operations of the object store once the window is full (a listing
+counts one for each 1,000 names), and how evenly work is shared. For idle time: `fleet_idle.py`.
 """
 
 import functools
@@ -37,13 +35,6 @@ def report(name, result):
 
 def main():
     workers = int(sys.argv[1]) if len(sys.argv) > 1 else 1000
-    # Rollouts take 90 s on average, and training a batch a little longer than sampling one.
-    small = {"workers": 64, "in_flight": 1}
-    asynchronous = simulate(batch=16, k=4, steps=40, train_seconds=40.0, **small)
-    synchronous = simulate(batch=64, k=0, steps=10, train_seconds=160.0, synchronous=True, **small)
-    fast = report("asynchronous, k = 4", asynchronous)
-    slow = report("synchronous", synchronous)
-    print(f"throughput: {fast / slow:.2f} times the synchronous loop's", flush=True)
     # So many samplers in one process read the same entries: for memory's sake each is decoded once,
     # and names are kept once.
     log.decode_entry = functools.lru_cache(64)(log.decode_entry)

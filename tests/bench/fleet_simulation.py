@@ -1,6 +1,7 @@
 """A fleet in virtual time on a real bus: what `fleet.py` measures and a test runs on a small scale.
 
-The samplers and the learner are the real `SamplerBus` and `LearnerBus`; only time, rollouts and
+The samplers and the learner are the real `SamplerBus` and `LearnerBus`, and what the asynchronous
+learner issues and takes is decided by `jax_t2sql.rl.fleet`, as in `train`; only time, rollouts and
 training are made up. Workers keep the pace of the real ones: they look at the log every
 `idle_pause`, claim `claim_step` groups once there is a place for one, and beat every `beat_pause`.
 """
@@ -24,6 +25,8 @@ from jax_t2sql.bus import (
     start_or_takeover,
 )
 from jax_t2sql.bus.contract import beat_pause, claim_step, idle_pause
+from jax_t2sql.rl.fleet import fleet_choice, fleet_room
+from jax_t2sql.rl.gate import LengthGate
 
 CONTRACT = Contract(
     config="c", code="d", base_model="m", tokenizer="t", prompt="p", grader="g", data="x"
@@ -89,8 +92,9 @@ class Plan:
     """in_flight: groups that a worker plays at once. batch, k: of the bounds. steps: updates.
 
     train_seconds: of an update of one batch. synchronous: the learner waits for all that it issued
-    before it trains. sigma, mean_log: of the lognormal lengths in seconds; a group takes as long as
-    its longest rollout, and has as many ids. zero_share: of groups without signal.
+    before it trains. length_gate: of the asynchronous one. sigma, mean_log: of the lognormal
+    lengths in seconds; a group takes as long as its longest rollout, and has as many ids.
+    zero_share: of groups without signal.
     """
 
     workers: int
@@ -101,6 +105,7 @@ class Plan:
     train_seconds: float
     synchronous: bool = False
     seed: int = 0
+    length_gate: float = 0.0
     still_seconds: float = 360.0
     mean_log: float = 4.0
     sigma: float = 1.0
@@ -112,7 +117,8 @@ class Outcome:
     """seconds, idle: of virtual time, in all and those in which the learner had nothing to train.
 
     operations: of the store from the middle update on, when the window is full, by kind;
-    groups: handed over since then. delivered: by worker, over the whole run.
+    groups: handed over since then. delivered: by worker, over the whole run. lengths: of all
+    groups handed over.
     """
 
     bus: LearnerBus
@@ -123,6 +129,7 @@ class Outcome:
     operations: dict[str, int] = field(default_factory=dict)
     groups: int = 0
     delivered: list[int] = field(default_factory=list)
+    lengths: list[int] = field(default_factory=list)
 
     @property
     def operations_per_group(self) -> float:
@@ -134,6 +141,7 @@ class Simulation:
 
     def __init__(self, plan: Plan):
         self.plan, self.rng = plan, random.Random(plan.seed)
+        self.gate = LengthGate(plan.length_gate)
         self.store = Counted(open_store("memory:///"))
         bounds = Bounds(vocab_size=100, groups_per_batch=plan.batch, max_staleness=plan.k)
         self.bus = start_or_takeover(
@@ -201,6 +209,7 @@ class Simulation:
         group = self.samplers[n].make_group(task, [rollout(version, length)])
         self.samplers[n].put_groups([group])
         self.result.delivered[n] += 1
+        self.result.lengths.append(length)
         self.room[n] += 1
         self.claim(n)
 
@@ -230,24 +239,27 @@ class Simulation:
         self.waiting -= decided | {group.task.seq for group in useful}
         self.ready = useful
         self.issue()
-        enough = len(useful) >= plan.batch
-        if plan.synchronous:
-            enough = bool(useful) and not self.waiting
-        if not enough:
+        chosen = self.choose(useful)
+        if not chosen:
             self.result.idle += LEARNER_LOOK
             self.at(self.now + LEARNER_LOOK, self.learn)
             return
-        chosen = useful if plan.synchronous else useful[: plan.batch]
-        bus.append_batch(chosen, pack_seed=0)
+        self.gate.logged(bus.append_batch(chosen, pack_seed=0))
         self.training = True
         self.at(self.now + plan.train_seconds * len(chosen) / plan.batch, self.learn)
 
+    def choose(self, useful):
+        """Groups to train on now, none to wait."""
+        if self.plan.synchronous:
+            return [] if self.waiting else useful
+        return fleet_choice(self.bus, useful, groups=self.plan.batch, gate=self.gate)
+
     def issue(self):
-        plan, count = self.plan, self.bus.capacity
-        if plan.synchronous and (self.waiting or self.ready):
-            return
-        # Every sampler reads every entry: few large offers cost less than many small ones.
-        if count >= (1 if plan.synchronous else plan.batch):
+        if self.plan.synchronous:
+            count = 0 if self.waiting or self.ready else self.bus.capacity
+        else:
+            count = fleet_room(self.bus, groups=self.plan.batch, ready=len(self.ready))
+        if count:
             tasks = [
                 NewTask(problem=f"q{next(self.problems)}", group_size=1, seed=0)
                 for _ in range(count)

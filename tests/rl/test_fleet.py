@@ -169,7 +169,8 @@ def test_a_waiting_learner_says_why():
         timed=lambda name: contextlib.nullcontext(),
         run=SimpleNamespace(
             config=SimpleNamespace(
-                rl=SimpleNamespace(groups=2), fleet=SimpleNamespace(still_seconds=60.0)
+                rl=SimpleNamespace(groups=2),
+                fleet=SimpleNamespace(still_seconds=60.0, groups_in_flight=1),
             )
         ),
     )
