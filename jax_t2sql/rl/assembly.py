@@ -66,6 +66,10 @@ def lead_bus(run: Run, session: Session, checkpointer: Checkpointer) -> LearnerB
             f"the run in {session.location} was forked from {entries[0].parent} and has no"
             " checkpoint of its own yet; give --fork-from again"
         )
+    if entries and entries[0].parent is None and session.parent is not None:
+        raise UserError(
+            f"the run in {session.location} was begun without --fork-from; give a new --workdir"
+        )
     return start_or_takeover(
         session.store,
         run=run_name(contract),

@@ -130,7 +130,7 @@ class FleetValidation:
                     )
                 )
         if tasks:
-            cursor = loop.feed.cursor(bus)
+            cursor = loop.feed.source.state()
             for task, (evaluation, problem) in zip(
                 bus.issue(tasks, cursor=cursor), owners, strict=True
             ):
