@@ -157,7 +157,7 @@ def test_a_restart_forgets_evaluations_that_nobody_waits_for(store, directory):
 def test_a_version_without_files_is_not_judged(store, directory):
     run = Run(store, directory)
     run.bus.publish()
-    run.validation.begin(run.loop, 7, PROBLEMS, run.done.append)
+    assert not run.validation.begin(run.loop, 7, PROBLEMS, run.done.append)
     assert run.validation.left == 0 and run.validation.adapters == []
 
 
