@@ -101,8 +101,8 @@ def publish_files(loop: Loop, *, applied: bool = True, floor: int | None = None)
     directory = loop.run.workdir / "export.tmp"
     shutil.rmtree(directory, ignore_errors=True)
     directory.mkdir()
-    with loop.timed("export"):
+    with loop.timed("publish"), loop.timed("export"):
         loop.export(loop.whole_state(), directory)
-    with loop.timed("bus"):
+    with loop.timed("publish"), loop.timed("bus"):
         loop.bus.publish(directory, applied=applied, floor=floor, keep=loop.keep())
     shutil.rmtree(directory)
