@@ -249,7 +249,7 @@ def _update(loop: Loop, groups: Sequence[Group], pack_seed: int) -> dict[str, fl
     config = loop.run.config
     sequences = trajectories(groups)
     order = np.random.default_rng(pack_seed).permutation(len(sequences))
-    batch = make_batch([sequences[i] for i in order], config.learner)
+    batch = make_batch([sequences[i] for i in order], config.learner, loop.run.batch_limits)
     lr = rl_schedule(config)(int(loop.state.step))
     loop.state, metrics = loop.learner.update(loop.base, loop.state, batch)
     metrics = {name: float(value) for name, value in jax.device_get(metrics).items()}

@@ -16,6 +16,7 @@ _FREE = {
     "eval": ("every", "questions"),
     "checkpoint": None,
     "sampler": None,
+    "mesh": None,
     "grading": ("workers", "gold_folder"),
 }
 

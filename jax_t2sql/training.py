@@ -31,6 +31,7 @@ from jax_t2sql.bus import (
 from jax_t2sql.config import TrainConfig
 from jax_t2sql.config_loading import to_dict
 from jax_t2sql.contract import grader_name, make_contract, run_name
+from jax_t2sql.experts_record import recorded_experts
 from jax_t2sql.groups import traces
 from jax_t2sql.heldout import evaluate_heldout, evaluation_metrics, final_evaluation, pick
 from jax_t2sql.learner import Checkpointer, LearnerState
@@ -124,10 +125,12 @@ def _train(run: Run, progress: Progress) -> dict:
     engine = make_engine(config, run.model, run.prompts.codec)
     store = open_store(workdir / "bus")
     contract = make_contract(run)
+    experts = recorded_experts(config, run.model.config)
     bounds = Bounds(
         vocab_size=run.model.config.vocab_size,
         groups_per_batch=config.rl.groups,
         max_staleness=config.rl.max_staleness,
+        experts=experts.bounds if experts else None,
     )
     learner_bus = start_or_takeover(
         store,
