@@ -23,6 +23,7 @@ from pathlib import Path
 
 import tyro
 
+from data_pipelines.hint_questions import questions_for_hints
 from data_pipelines.hint_writers import (
     ChatWriter,
     HintRequest,
@@ -35,7 +36,7 @@ from jax_t2sql.hint_leaks import find_leak
 from jax_t2sql.hints import STRENGTHS, Strength, hint_name
 from jax_t2sql.json_rows import json_rows
 from jax_t2sql.programs import raise_disk_fault, run_program
-from jax_t2sql.text2sql import Problem
+from jax_t2sql.rundir import make_folder
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,10 +109,17 @@ def write_hints(args: HintArgs) -> Counter[tuple[Strength, str]]:
     from jax_t2sql.sql import Limits, resolve_database
 
     _check(args)
+    make_folder(args.out.absolute().parent, "--out")
     data = open_data(args.data, args.databases)
     there = _existing(args.out)
     with GradingPool(args.workers, limits=Limits(seconds=args.seconds)) as pool:
-        problems = check_golds(_chosen(data.problems, args), data.databases, pool).kept
+        problems = check_golds(
+            questions_for_hints(
+                data.problems, ids=args.ids, unsolved_in=args.unsolved_in, count=args.questions
+            ),
+            data.databases,
+            pool,
+        ).kept
         if not problems:
             raise UserError(f"no gold query of {args.data} runs on {data.databases}")
         paths = {p.db_id: resolve_database(data.databases, p.db_id) for p in problems}
@@ -209,6 +217,8 @@ def _existing(path: Path) -> set[tuple[str, str]]:
     """(question id, strength) of the hints in the file; a line torn by a crash is cut off."""
     if not path.exists():
         return set()
+    if not path.is_file():
+        raise UserError(f"--out {path} is no file; name one for the hints")
     data = path.read_bytes()
     if data and not data.endswith(b"\n"):
         with open(path, "r+b") as file:
@@ -218,44 +228,6 @@ def _existing(path: Path) -> set[tuple[str, str]]:
     if not all(isinstance(row, dict) and "hint" in row for row in rows):
         raise UserError(f"--out {path} holds something else than hints; name another file")
     return {(str(row.get("question_id")), str(row.get("strength"))) for row in rows}
-
-
-def _chosen(problems: Sequence[Problem], args: HintArgs) -> list[Problem]:
-    from jax_t2sql.tracking import spread
-
-    if args.ids is not None:
-        with open(args.ids, "rb") as file:
-            wanted = {
-                str(row["question_id"])
-                for _, row in json_rows(file, args.ids)
-                if isinstance(row, dict) and "question_id" in row
-            }
-        problems = [problem for problem in problems if problem.question_id in wanted]
-        if not problems:
-            raise UserError(f"--ids {args.ids} names no question of {args.data}")
-    if args.unsolved_in is not None:
-        names = _unsolved(args.unsolved_in)
-        problems = [p for p in problems if {p.question_id, hint_name(p)} & names]
-        if not problems:
-            raise UserError(f"--unsolved-in {args.unsolved_in} leaves no question of {args.data}")
-    if args.questions is not None:
-        problems = [problems[i] for i in spread(len(problems), args.questions)]
-    return list(problems)
-
-
-def _unsolved(bus: str) -> set[str]:
-    """Ids of questions that a run never solved, also without the source that a mixture adds."""
-    from jax_t2sql.bus import Log, open_store
-    from jax_t2sql.history import History
-
-    history = History()
-    history.follow(Log.open(open_store(bus, create=False)).entries)
-    never = [
-        name
-        for name, visits in history.visits.items()
-        if not any(visit.outcome.solved for visit in visits)
-    ]
-    return {part for name in never for part in (name, name.partition("/")[2] or name)}
 
 
 def _check(args: HintArgs) -> None:

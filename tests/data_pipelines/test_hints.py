@@ -5,6 +5,7 @@ import os
 import sqlite3
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 
 import pytest
 
@@ -231,6 +232,11 @@ def test_a_local_model_is_asked(bank, fleet):
         ({"policy": "local:no/such/model"}, "no/such/model"),
         ({"attempts": 0}, "--attempts is 0"),
         ({"questions": 0}, "--questions is 0"),
+        ({"ids": Path("no_such_file.jsonl")}, "--ids no_such_file.jsonl: no such file"),
+        ({"out": Path(__file__).parent}, "is no file"),
+        ({"out": Path(__file__) / "hints.jsonl"}, "--out"),
+        ({"unsolved_in": "no/such/bus"}, "no/such/bus"),
+        ({"data": "missing.jsonl"}, "missing.jsonl"),
     ],
 )
 def test_bad_options_are_refused(bank, change, says):
@@ -288,6 +294,6 @@ def test_hints_for_some_questions_only(bank, tmp_path):
     counts = write_hints(HintArgs(policy="outline", ids=ids, **bank))
     assert counts["strong", "written"] == 1
     ids.write_text('{"question_id": "gone"}\n')
-    with pytest.raises(UserError, match="names no question"):
+    with pytest.raises(UserError, match="names none of the questions"):
         write_hints(HintArgs(policy="outline", ids=ids, **bank))
     assert os.path.getsize(bank["out"]) > 0
