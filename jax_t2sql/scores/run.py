@@ -71,14 +71,21 @@ class EvalRun:
           evidence: of answers with external knowledge shown, or without; if not given, with, where
             the run has such.
         """
+        rates = self.marks(grader, key, evidence=evidence)
+        # The greedy answer is candidate 0; a run of samples alone has others.
+        return {name: marks[min(marks)] for name, marks in rates.items()}
+
+    def marks(
+        self, grader: str, key: str, *, evidence: bool | None = None
+    ) -> dict[str, dict[int, bool]]:
+        """Whether each answer is right, by question and candidate, where that can be told."""
         shown = self.evidence if evidence is None else evidence
-        return {
-            verdict.question_id: verdict.correct
-            for verdict in self.verdicts
-            if verdict.candidate == 0
-            and (verdict.grader, verdict.key, verdict.evidence) == (grader, key, shown)
-            and verdict.correct is not None
-        }
+        found: dict[str, dict[int, bool]] = {}
+        for verdict in self.verdicts:
+            same = (verdict.grader, verdict.key, verdict.evidence) == (grader, key, shown)
+            if same and verdict.correct is not None:
+                found.setdefault(verdict.question_id, {})[verdict.candidate] = verdict.correct
+        return found
 
     @cached_property
     def evidence(self) -> bool:
