@@ -1,0 +1,324 @@
+"""An evaluation as one self-contained HTML page.
+
+    python -m jax_t2sql.eval report RUN
+
+The page holds its own Plotly and needs no network. Text from models and databases is hostile until
+shown otherwise: it reaches the page only through Jinja's autoescape, or as JSON with ``<``, ``>``,
+``&`` and ``'`` escaped that the page's script writes with ``textContent`` alone; and a content
+security policy forbids every script without the page's nonce and every request.
+"""
+
+import json
+import os
+import secrets
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import jinja2
+import tyro
+
+from jax_t2sql.errors import UserError
+from jax_t2sql.scores.figures import Figure, consistency_figure, cost_figure, shares_figure
+from jax_t2sql.scores.graders import VALUED
+from jax_t2sql.scores.guess import CLASSES
+from jax_t2sql.scores.run import EvalRun, read_run
+from jax_t2sql.scores.summary import summarise
+from jax_t2sql.scores.tags import structure_tags
+
+PAGE = "report.html"
+FAILURES = "failures.jsonl"
+# Bounds that keep the page quick to open.
+_MAX_QUESTIONS = 3_000
+_MAX_BYTES = 12 * 2**20
+_MAX_TEXT = 4_000
+_BRIEF = 13  # facts beside the headline
+_SHOWN_CANDIDATES = 16  # of a question
+
+
+def write_page(folder: str | Path, out: str | Path | None = None) -> Path:
+    """Writes the page about an evaluation and returns its path.
+
+    Args:
+      folder: the --out of an evaluation. What `explain` found is on the page if it has run.
+      out: the page; ``folder/report.html`` by default.
+
+    Raises:
+      UserError: the folder is no evaluation, or the page cannot be written.
+    """
+    run = read_run(folder)
+    out = Path(folder) / PAGE if out is None else Path(out)
+    grader, key = run.choose(None, None)
+    results = run.results or _results(run, grader, key)
+    questions, notes = _questions(run, grader, key)
+    facts = _facts(results.get("manifest") or run.manifest)
+    cost = _cost(results.get("cost") or {})
+    brief = [(name, value) for name, value in facts if "sha256" not in name]
+    context = {
+        "title": run.folder.resolve().name,
+        "kicker": "jax_t2sql evaluation",
+        "results": results,
+        "figures": _figures(results),
+        "tables": [],
+        "matrix": _matrix(results),
+        "facts": facts,
+        "brief": brief[: max(0, _BRIEF - len(cost))],
+        "cost": cost,
+        "notes": notes + _notes(results),
+        "questions": questions,
+        "classes": CLASSES,
+    }
+    return render(out, context)
+
+
+def render(out: Path, context: Mapping[str, Any]) -> Path:
+    """Writes the page that the template makes of a context, whole or not at all.
+
+    Raises:
+      UserError: it cannot be written.
+    """
+    from plotly.offline import get_plotlyjs  # takes a while to import
+
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("jax_t2sql"),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    page = environment.get_template("scores.html.j2").render(
+        **context,
+        plotly=get_plotlyjs() if context["figures"] else "",
+        nonce=secrets.token_urlsafe(16),
+    )
+    draft = out.with_name(out.name + ".tmp")
+    try:
+        draft.write_bytes(page.encode("utf-8", "backslashreplace"))
+        os.replace(draft, out)
+    except OSError as error:
+        raise UserError(
+            f"the page {out} cannot be written ({error.strerror}); give --out"
+        ) from None
+    return out
+
+
+def _results(run: EvalRun, grader: str, key: str) -> dict[str, Any]:
+    """The figures of an evaluation that has not come to its own."""
+    marking = [name for name in (grader, *run.graders) if name not in VALUED]
+    if not marking:
+        raise UserError(f"{run.folder} has no verdicts of right or wrong; grade it first")
+    return summarise(
+        run.questions,
+        run.answers,
+        run.verdicts,
+        grader=marking[0],
+        key=key,
+        evidence=run.evidence,
+    )
+
+
+def _figures(results: Mapping[str, Any]) -> list[Figure]:
+    by, graders = results["by"], results["graders"]
+    curve = results.get("self_consistency") or {}
+    proxy = results["proxy"]["accuracy"]
+    decoding = results.get("decoding", "greedy")
+    headline = results["accuracy"]
+    single = headline if decoding == "greedy" else None
+    found = [
+        shares_figure(
+            "Accuracy by grader",
+            f"With 95 % Wilson intervals. Dashed: the stated proxy, {proxy:.2%}.",
+            {name: part for name, part in graders.items() if name not in VALUED},
+            proxy=proxy,
+        ),
+        shares_figure("By difficulty", f"Grader {results['grader']}.", by["difficulty"]),
+        consistency_figure(curve, single) if curve else None,
+        cost_figure(curve, headline, results.get("cost") or {}, decoding) if headline else None,
+        shares_figure(
+            "By structure of the gold query", "A question counts under each tag.", by["tags"]
+        ),
+        shares_figure("By database", f"Grader {results['grader']}.", by["database"]),
+    ]
+    return [figure for figure in found if figure is not None]
+
+
+def _matrix(results: Mapping[str, Any]) -> dict[str, Any]:
+    """How many questions the row's grader alone calls right, beside the column's."""
+    names = [name for name in results["graders"] if name not in VALUED]
+    cells: dict[str, dict[str, int | None]] = {name: dict.fromkeys(names) for name in names}
+    for row in results["disagreement"]:
+        cells[row["first"]][row["second"]] = row["only_first"]
+        cells[row["second"]][row["first"]] = row["only_second"]
+    values = {name: part for name, part in results["graders"].items() if name in VALUED}
+    return {"names": names, "cells": cells, "graders": results["graders"], "values": values}
+
+
+def _questions(run: EvalRun, grader: str, key: str) -> tuple[list[dict[str, Any]], list[str]]:
+    """The question browser's rows, and notes on what was left out."""
+    failures = _failures(run.folder / FAILURES)
+    answers: dict[str, list] = {}
+    for answer in run.answers:
+        if answer.evidence == run.evidence:
+            answers.setdefault(answer.question_id, []).append(answer)
+    verdicts: dict[str, dict[str, dict[int, Any]]] = {}
+    for verdict in run.verdicts:
+        if verdict.key == key and verdict.evidence == run.evidence:
+            by_grader = verdicts.setdefault(verdict.question_id, {})
+            by_grader.setdefault(verdict.grader, {})[verdict.candidate] = verdict
+    rows = []
+    for name, question in list(run.questions.items())[:_MAX_QUESTIONS]:
+        given = sorted(answers.get(name, []), key=lambda answer: answer.candidate)
+        marks = verdicts.get(name, {})
+        first = given[0] if given else None
+        of_first = {
+            g: m[first.candidate] for g, m in marks.items() if first and first.candidate in m
+        }
+        told = of_first.get(grader)
+        gold = question.golds.get(key)
+        failure = failures.get(name, {})
+        rows.append(
+            {
+                "id": name,
+                "db": question.db_id,
+                "question": _text(question.question),
+                "evidence": _text(question.evidence),
+                "difficulty": question.difficulty or "",
+                "gold": _text(gold.sql if gold else ""),
+                "grading": gold.grading if gold else "",
+                "tags": structure_tags(gold.sql) if gold else [],
+                "pred": _text(first.sql if first else None),
+                "kind": told.kind if told else (first.ending if first else "missing"),
+                "detail": _text(told.detail if told else first.error if first else ""),
+                "correct": told.correct if told else None,
+                "graders": {
+                    g: v.correct if g not in VALUED else v.value for g, v in of_first.items()
+                },
+                "tokens": _tokens(first),
+                "messages": [
+                    {"role": m.role, "text": _text(m.content)}
+                    for m in (first.messages if first else ())
+                ],
+                "samples": [
+                    {
+                        "candidate": a.candidate,
+                        "sql": _text(a.sql),
+                        "correct": v.correct
+                        if (v := marks.get(grader, {}).get(a.candidate))
+                        else None,
+                    }
+                    for a in given[1 : 1 + _SHOWN_CANDIDATES]
+                ],
+                "differences": failure.get("differences", []),
+                "guess": failure.get("guess"),
+                "results": [failure[side] for side in ("gold", "predicted") if side in failure],
+                "counterexample": failure.get("counterexample"),
+            }
+        )
+    return _fitting(rows, len(run.questions), bool(failures))
+
+
+def _fitting(
+    rows: list[dict[str, Any]], total: int, explained: bool
+) -> tuple[list[dict[str, Any]], list[str]]:
+    """Leaves out what makes the page too large: first episodes, then samples."""
+    notes = []
+    if len(rows) < total:
+        notes.append(f"The browser holds the first {len(rows):,} of {total:,} questions.")
+    if not explained:
+        notes.append(
+            "Run `python -m jax_t2sql.eval explain` on this folder for what is wrong with"
+            " the wrong answers, then `report` again."
+        )
+    for part, told in (("messages", "Episodes"), ("samples", "Further candidates")):
+        if len(json.dumps(rows)) > _MAX_BYTES:
+            rows = [row | {part: []} for row in rows]
+            notes.append(f"{told} are left out, as the page would be too large.")
+    return rows, notes
+
+
+def _tokens(answer: Any) -> str:
+    if answer is None or answer.completion_tokens is None:
+        return ""
+    return f"{answer.prompt_tokens or 0:,} in, {answer.completion_tokens:,} out"
+
+
+def _text(value: str | None) -> str:
+    """Text of bounded length that a browser takes: a long one keeps its two ends."""
+    text = (value or "").encode("utf-8", "backslashreplace").decode("utf-8")
+    if len(text) <= _MAX_TEXT:
+        return text
+    half = _MAX_TEXT // 2
+    return f"{text[:half]}\n[… {len(text) - 2 * half:,} characters left out …]\n{text[-half:]}"
+
+
+def _failures(path: Path) -> dict[str, dict[str, Any]]:
+    if not path.is_file():
+        return {}
+    try:
+        rows = [json.loads(line) for line in path.read_text("utf-8").splitlines()]
+        return {row["question_id"]: row for row in rows}
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+        raise UserError(f"{path} cannot be read ({error}); run `explain` again") from None
+
+
+def _facts(tree: Any, prefix: str = "") -> list[tuple[str, str]]:
+    """Dotted names and values of a nested JSON object, in its own order."""
+    if isinstance(tree, Mapping):
+        return [
+            pair
+            for name, value in tree.items()
+            for pair in _facts(value, f"{prefix}.{name}" if prefix else str(name))
+        ]
+    return [(prefix, _text(tree if isinstance(tree, str) else json.dumps(tree)))]
+
+
+def _cost(cost: Mapping[str, Any]) -> list[tuple[str, str]]:
+    if not cost:
+        return []
+    rows = [
+        ("tokens in", f"{cost.get('prompt_tokens', 0):,}"),
+        ("of them cached", f"{cost.get('cached_tokens', 0):,}"),
+        ("tokens out", f"{cost.get('completion_tokens', 0):,}"),
+    ]
+    if cost.get("dollars") is not None:
+        rows.append(("dollars", f"${cost['dollars']:,.4g}"))
+        rows.append(("a question", f"${cost['dollars_per_question'] or 0:,.4g}"))
+        right = cost.get("dollars_per_1000_correct")
+        rows.append(("a thousand right", "–" if right is None else f"${right:,.4g}"))
+    return [*rows, ("priced by", str(cost.get("priced_by", "")))]
+
+
+def _notes(results: Mapping[str, Any]) -> list[str]:
+    notes = []
+    if results.get("untold"):
+        notes.append(f"{results['untold']} answers cannot be told right or wrong and do not count.")
+    if "r-ves" in results["graders"]:
+        notes.append("R-VES measures time: it differs between runs and machines.")
+    left_out = results.get("left_out")
+    if isinstance(left_out, Mapping) and left_out:
+        notes.append(f"{len(left_out)} questions could not be asked and are left out.")
+    return notes
+
+
+@dataclass(frozen=True)
+class PageArgs:
+    """Options of the program."""
+
+    run: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
+    """Folder of the evaluation."""
+    out: Path | None = None
+    """The page; RUN/report.html if not given."""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """The program. Returns the exit status."""
+    args = tyro.cli(
+        PageArgs,
+        args=sys.argv[1:] if argv is None else argv,
+        prog="python -m jax_t2sql.eval report",
+        description=__doc__,
+    )
+    print(write_page(args.run, args.out))
+    return 0
