@@ -1,8 +1,8 @@
-"""Score every adapter (or whole model) that a training run has kept, and draw how its questions come and go.
+"""Score all weights that a training run has kept, and draw how its questions come and go.
 
     python -m jax_t2sql.eval sweep WORKDIR [options of jax_t2sql.eval]
 
-WORKDIR is the --workdir of jax_t2sql.train. Each adapter on its bus is evaluated, oldest first, on
+WORKDIR is the --workdir of jax_t2sql.train. Each adapter (or whole model) on its bus is evaluated, oldest first, on
 the run's held-out questions with the run's prompt, unless options of jax_t2sql.eval say otherwise
 (--data, --suite, --questions, --grader, …). What was evaluated before is not evaluated again.
 Writes an evaluation a checkpoint into OUT/STEP, and OUT/sweep.json and OUT/sweep.html: accuracy,
@@ -79,7 +79,7 @@ def main(argv: Sequence[str], evaluate: Callable[[list[str]], int]) -> int:
             raise UserError(f"{name} is set by sweep; leave it out")
     config = _read_config(args.workdir)
     checkpoints = find_checkpoints(args.workdir)
-    options = [*options, *default_options(config, options)]
+    options = [*options, *default_options(config, options, args.workdir)]
     out = args.out or args.workdir / "sweep"
     folders = {}
     for number, checkpoint in enumerate(checkpoints, start=1):
@@ -139,7 +139,7 @@ def _read_config(workdir: Path) -> dict[str, Any]:
         ) from None
 
 
-def default_options(config: Mapping[str, Any], given: Sequence[str]) -> list[str]:
+def default_options(config: Mapping[str, Any], given: Sequence[str], workdir: Path) -> list[str]:
     """Options of the evaluation that follow from the run's configuration, but for those given."""
     named = {option.split("=")[0] for option in given}
     named |= {name.replace("--no-", "--") for name in named}
@@ -148,9 +148,12 @@ def default_options(config: Mapping[str, Any], given: Sequence[str]) -> list[str
     if not named & {"--data", "--suite"}:
         databases = data.get("eval_databases") or data.get("databases")
         wanted |= {"data": data.get("eval"), "databases": databases}
+        world = workdir / "world"  # that a run without data of its own has made
+        if not wanted["data"] and (world / "heldout.jsonl").is_file():
+            wanted |= {"data": world / "heldout.jsonl", "databases": world / "databases"}
         if not wanted["data"]:
             raise UserError(
-                "the run names no file of held-out questions; give --data and --databases, or --suite"
+                "the run has no file of held-out questions; give --data and --databases, or --suite"
             )
     wanted |= {name: prompt.get(name) for name in _PROMPT}
     options = []

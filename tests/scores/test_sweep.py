@@ -92,15 +92,25 @@ def test_a_failed_evaluation_ends_the_sweep(workdir, evaluate):
     assert len(evaluate.calls) == 1 and not (workdir / "sweep" / "sweep.json").exists()
 
 
-def test_options_that_are_given_are_left_alone():
+def test_options_that_are_given_are_left_alone(tmp_path):
     config = {"data": {"eval": "e"}, "prompt": {"style": "tools", "worked_example": True}}
-    assert default_options(config, ["--suite", "spider-dev", "--no-worked-example"]) == [
+    assert default_options(config, ["--suite", "spider-dev", "--no-worked-example"], tmp_path) == [
         "--style",
         "tools",
     ]
-    assert default_options(config, ["--data=x", "--style=direct"]) == ["--worked-example"]
+    assert default_options(config, ["--data=x", "--style=direct"], tmp_path) == ["--worked-example"]
     with pytest.raises(UserError, match="give --data and --databases, or --suite"):
-        default_options({}, [])
+        default_options({}, [], tmp_path)
+
+
+def test_a_world_that_the_run_has_made_is_taken(tmp_path):
+    (tmp_path / "world").mkdir()
+    (tmp_path / "world" / "heldout.jsonl").touch()
+    world = tmp_path / "world"
+    assert default_options({}, [], tmp_path) == [
+        *("--data", str(world / "heldout.jsonl")),
+        *("--databases", str(world / "databases")),
+    ]
 
 
 def test_bad_input_is_a_user_error(workdir, evaluate, tmp_path_factory):
