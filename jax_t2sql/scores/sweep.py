@@ -2,9 +2,10 @@
 
     python -m jax_t2sql.eval sweep WORKDIR [options of jax_t2sql.eval]
 
-WORKDIR is the --workdir of jax_t2sql.train. Each adapter (or whole model) on its bus is evaluated, oldest first, on
-the run's held-out questions with the run's prompt, unless options of jax_t2sql.eval say otherwise
-(--data, --suite, --questions, --grader, …). What was evaluated before is not evaluated again.
+WORKDIR is the --workdir of jax_t2sql.train. Each adapter (or whole model) on its bus is evaluated,
+oldest first, on the run's held-out questions with the run's prompt, unless options of
+jax_t2sql.eval say otherwise (--data, --suite, --questions, --grader, …). What was evaluated before
+is not evaluated again.
 Writes an evaluation a checkpoint into OUT/STEP, and OUT/sweep.json and OUT/sweep.html: accuracy,
 the share solved at least once and solved always up to each checkpoint, and churn, the share of
 questions that flipped since the checkpoint before.
