@@ -136,7 +136,9 @@ def cost_figure(
     layout = _layout(height=300, legend=len(traces) > 1)
     unit = "US dollars a question" if dollars is not None else "tokens a question"
     layout["xaxis"] |= {"title": {"text": unit}, "nticks": 6, "rangemode": "tozero"}
-    layout["yaxis"] |= {"tickformat": ".0%", "nticks": 6}
+    shares = [y for trace in traces for y in trace["y"]]
+    room = [max(-0.01, min(shares) - 0.05), min(1.01, max(shares) + 0.05)]
+    layout["yaxis"] |= {"tickformat": ".0%", "nticks": 6, "range": room}
     words = "; ".join(text for trace in traces for text in trace["text"])
     about = "An answer at the mean price of all answers; n candidates cost n times as much."
     return _figure("Accuracy and cost", about, words, traces, layout)
@@ -199,7 +201,13 @@ def _layout(*, height: int, legend: bool = False) -> dict[str, Any]:
         "height": height,
         "margin": {"l": 50, "r": 16, "t": 8, "b": 40},
         "showlegend": legend,
-        "legend": {"orientation": "h", "x": 0, "y": 1.02, "yanchor": "bottom"},
+        "legend": {
+            "orientation": "h",
+            "traceorder": "normal",
+            "x": 0,
+            "y": 1.02,
+            "yanchor": "bottom",
+        },
         "xaxis": {},
         "yaxis": {},
     }

@@ -55,7 +55,7 @@ def write_page(folder: str | Path, out: str | Path | None = None) -> Path:
     questions, notes = _questions(run, grader, key)
     facts = _facts(results.get("manifest") or run.manifest)
     cost = _cost(results.get("cost") or {})
-    brief = [(name, value) for name, value in facts if "sha256" not in name]
+    brief = [(n, value) for n, value in facts if "sha256" not in n and value != "null"]
     context = {
         "title": run.folder.resolve().name,
         "kicker": "jax_t2sql evaluation",
@@ -228,8 +228,8 @@ def _fitting(
         notes.append(f"The browser holds the first {len(rows):,} of {total:,} questions.")
     if not explained:
         notes.append(
-            "Run `python -m jax_t2sql.eval explain` on this folder for what is wrong with"
-            " the wrong answers, then `report` again."
+            "Run python -m jax_t2sql.eval explain on this folder for what is wrong with"
+            " the wrong answers, then report again."
         )
     for part, told in (("messages", "Episodes"), ("samples", "Further candidates")):
         if len(json.dumps(rows)) > _MAX_BYTES:
@@ -296,9 +296,8 @@ def _notes(results: Mapping[str, Any]) -> list[str]:
         notes.append(f"{results['untold']} answers cannot be told right or wrong and do not count.")
     if "r-ves" in results["graders"]:
         notes.append("R-VES measures time: it differs between runs and machines.")
-    left_out = results.get("left_out")
-    if isinstance(left_out, Mapping) and left_out:
-        notes.append(f"{len(left_out)} questions could not be asked and are left out.")
+    left_out = results.get("left_out") or {}
+    notes += [f"{count:,} questions left out: {reason}." for reason, count in left_out.items()]
     return notes
 
 

@@ -97,6 +97,7 @@ def evaluation(tmp_path, question, answer):
         "pass_at_k": [0.3, 0.5, 0.7],
     }
     results["cost"] = cost(answers, results["correct"], model="gpt-5.4-nano")
+    results["left_out"] = {"no database": 4}
     results["manifest"] = {"model": {"name": HOSTILE}, "keys": {"gold": {"sha256": "ab" * 32}}}
     (folder / "results.json").write_text(json.dumps(results))
     return folder
@@ -140,6 +141,7 @@ def test_the_page_holds_the_figures_and_every_question(evaluation, capsys):
     words = " ".join(page.text.split())
     assert "Accuracy, grader set" in words and "40.0 % 95 % interval 11.8 to 76.9 %" in words
     assert "2 of 5 questions" in words and "the interval lies wholly below it" in words
+    assert "4 questions left out: no database" in words
     assert "1 answers cannot be told right or wrong" in words and "tokens in 1,000" in words
     titles = [figure["title"] for figure in page.json("figures")]
     assert titles == [
