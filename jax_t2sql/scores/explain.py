@@ -26,11 +26,10 @@ from jax_t2sql.scores.guess import guess
 from jax_t2sql.scores.inventory import Columns
 from jax_t2sql.scores.printing import print_failures
 from jax_t2sql.scores.records import AnswerRow
-from jax_t2sql.scores.run import EvalRun, database_finder, read_run
+from jax_t2sql.scores.run import FAILURES, EvalRun, database_finder, read_run
 from jax_t2sql.sql import Limits, Outcome, parse_mode, read_schema
 from jax_t2sql.sql.schema import fold
 
-FAILURES = "failures.jsonl"
 _ROWS = 10  # of a result, kept
 _CELL = 200  # characters of a cell, kept
 _TOGETHER = 64  # failures whose results are in memory at a time

@@ -21,21 +21,15 @@ import jinja2
 import tyro
 
 from jax_t2sql.errors import UserError
+from jax_t2sql.scores.browser import bounded, browser_rows
 from jax_t2sql.scores.figures import Figure, consistency_figure, cost_figure, shares_figure
 from jax_t2sql.scores.graders import VALUED
 from jax_t2sql.scores.guess import CLASSES
 from jax_t2sql.scores.run import EvalRun, read_run
 from jax_t2sql.scores.summary import summarise
-from jax_t2sql.scores.tags import structure_tags
 
 PAGE = "report.html"
-FAILURES = "failures.jsonl"
-# Bounds that keep the page quick to open.
-_MAX_QUESTIONS = 3_000
-_MAX_BYTES = 12 * 2**20
-_MAX_TEXT = 4_000
 _BRIEF = 13  # facts beside the headline
-_SHOWN_CANDIDATES = 16  # of a question
 
 
 def write_page(folder: str | Path, out: str | Path | None = None) -> Path:
@@ -52,7 +46,7 @@ def write_page(folder: str | Path, out: str | Path | None = None) -> Path:
     out = Path(folder) / PAGE if out is None else Path(out)
     grader, key = run.choose(None, None)
     results = run.results or _results(run, grader, key)
-    questions, notes = _questions(run, grader, key)
+    questions, notes = browser_rows(run, grader, key)
     facts = _facts(results.get("manifest") or run.manifest)
     cost = _cost(results.get("cost") or {})
     brief = [(n, value) for n, value in facts if "sha256" not in n and value != "null"]
@@ -155,114 +149,6 @@ def _matrix(results: Mapping[str, Any]) -> dict[str, Any]:
     return {"names": names, "cells": cells, "graders": results["graders"], "values": values}
 
 
-def _questions(run: EvalRun, grader: str, key: str) -> tuple[list[dict[str, Any]], list[str]]:
-    """The question browser's rows, and notes on what was left out."""
-    failures = _failures(run.folder / FAILURES)
-    answers: dict[str, list] = {}
-    for answer in run.answers:
-        if answer.evidence == run.evidence:
-            answers.setdefault(answer.question_id, []).append(answer)
-    verdicts: dict[str, dict[str, dict[int, Any]]] = {}
-    for verdict in run.verdicts:
-        if verdict.key == key and verdict.evidence == run.evidence:
-            by_grader = verdicts.setdefault(verdict.question_id, {})
-            by_grader.setdefault(verdict.grader, {})[verdict.candidate] = verdict
-    rows = []
-    for name, question in list(run.questions.items())[:_MAX_QUESTIONS]:
-        given = sorted(answers.get(name, []), key=lambda answer: answer.candidate)
-        marks = verdicts.get(name, {})
-        first = given[0] if given else None
-        of_first = {
-            g: m[first.candidate] for g, m in marks.items() if first and first.candidate in m
-        }
-        told = of_first.get(grader)
-        gold = question.golds.get(key)
-        failure = failures.get(name, {})
-        rows.append(
-            {
-                "id": name,
-                "db": question.db_id,
-                "question": _text(question.question),
-                "evidence": _text(question.evidence),
-                "difficulty": question.difficulty or "",
-                "gold": _text(gold.sql if gold else ""),
-                "grading": gold.grading if gold else "",
-                "tags": structure_tags(gold.sql) if gold else [],
-                "pred": _text(first.sql if first else None),
-                "kind": told.kind if told else (first.ending if first else "missing"),
-                "detail": _text(told.detail if told else first.error if first else ""),
-                "correct": told.correct if told else None,
-                "graders": {
-                    g: v.correct if g not in VALUED else v.value for g, v in of_first.items()
-                },
-                "tokens": _tokens(first),
-                "messages": [
-                    {"role": m.role, "text": _text(m.content)}
-                    for m in (first.messages if first else ())
-                ],
-                "samples": [
-                    {
-                        "candidate": a.candidate,
-                        "sql": _text(a.sql),
-                        "correct": v.correct
-                        if (v := marks.get(grader, {}).get(a.candidate))
-                        else None,
-                    }
-                    for a in given[1 : 1 + _SHOWN_CANDIDATES]
-                ],
-                "differences": failure.get("differences", []),
-                "guess": failure.get("guess"),
-                "results": [failure[side] for side in ("gold", "predicted") if side in failure],
-                "counterexample": failure.get("counterexample"),
-            }
-        )
-    return _fitting(rows, len(run.questions), bool(failures))
-
-
-def _fitting(
-    rows: list[dict[str, Any]], total: int, explained: bool
-) -> tuple[list[dict[str, Any]], list[str]]:
-    """Leaves out what makes the page too large: first episodes, then samples."""
-    notes = []
-    if len(rows) < total:
-        notes.append(f"The browser holds the first {len(rows):,} of {total:,} questions.")
-    if not explained:
-        notes.append(
-            "Run python -m jax_t2sql.eval explain on this folder for what is wrong with"
-            " the wrong answers, then report again."
-        )
-    for part, told in (("messages", "Episodes"), ("samples", "Further candidates")):
-        if len(json.dumps(rows)) > _MAX_BYTES:
-            rows = [row | {part: []} for row in rows]
-            notes.append(f"{told} are left out, as the page would be too large.")
-    return rows, notes
-
-
-def _tokens(answer: Any) -> str:
-    if answer is None or answer.completion_tokens is None:
-        return ""
-    return f"{answer.prompt_tokens or 0:,} in, {answer.completion_tokens:,} out"
-
-
-def _text(value: str | None) -> str:
-    """Text of bounded length that a browser takes: a long one keeps its two ends."""
-    text = (value or "").encode("utf-8", "backslashreplace").decode("utf-8")
-    if len(text) <= _MAX_TEXT:
-        return text
-    half = _MAX_TEXT // 2
-    return f"{text[:half]}\n[… {len(text) - 2 * half:,} characters left out …]\n{text[-half:]}"
-
-
-def _failures(path: Path) -> dict[str, dict[str, Any]]:
-    if not path.is_file():
-        return {}
-    try:
-        rows = [json.loads(line) for line in path.read_text("utf-8").splitlines()]
-        return {row["question_id"]: row for row in rows}
-    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
-        raise UserError(f"{path} cannot be read ({error}); run `explain` again") from None
-
-
 def _facts(tree: Any, prefix: str = "") -> list[tuple[str, str]]:
     """Dotted names and values of a nested JSON object, in its own order."""
     if isinstance(tree, Mapping):
@@ -271,7 +157,7 @@ def _facts(tree: Any, prefix: str = "") -> list[tuple[str, str]]:
             for name, value in tree.items()
             for pair in _facts(value, f"{prefix}.{name}" if prefix else str(name))
         ]
-    return [(prefix, _text(tree if isinstance(tree, str) else json.dumps(tree)))]
+    return [(prefix, bounded(tree if isinstance(tree, str) else json.dumps(tree)))]
 
 
 def _cost(cost: Mapping[str, Any]) -> list[tuple[str, str]]:

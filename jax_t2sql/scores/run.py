@@ -11,6 +11,7 @@ from jax_t2sql.errors import UserError
 from jax_t2sql.scores.records import AnswerRow, QuestionRow, VerdictRow, read_rows
 
 FILES = ("questions.jsonl", "answers.jsonl", "verdicts.jsonl")
+FAILURES = "failures.jsonl"  # what `explain` has found
 RESULTS, MANIFEST = "results.json", "manifest.json"
 
 

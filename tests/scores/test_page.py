@@ -7,6 +7,7 @@ from html.parser import HTMLParser
 import pytest
 
 from jax_t2sql.errors import UserError
+from jax_t2sql.scores import browser
 from jax_t2sql.scores import page as program
 from jax_t2sql.scores.cost import cost
 from jax_t2sql.scores.page import write_page
@@ -181,8 +182,8 @@ def test_a_young_evaluation_has_a_page_too(evaluation):
 
 
 def test_a_large_evaluation_leaves_episodes_out(evaluation, monkeypatch):
-    monkeypatch.setattr(program, "_MAX_BYTES", 9_000)
-    monkeypatch.setattr(program, "_MAX_QUESTIONS", 5)
+    monkeypatch.setattr(browser, "_MAX_BYTES", 9_000)
+    monkeypatch.setattr(browser, "_MAX_QUESTIONS", 5)
     page = Page(write_page(evaluation))
     assert "the first 5 of 6 questions" in page.text and "Episodes are left out" in page.text
     assert all(row["messages"] == [] for row in page.json("questions-data"))
