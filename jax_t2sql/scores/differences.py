@@ -41,11 +41,13 @@ def differences(gold: str, pred: str, columns: Columns) -> list[Difference]:
     if ours is None or theirs is None:
         which = "gold" if ours is None else "predicted"
         return [Difference("unreadable", f"the {which} query cannot be taken apart")]
+    pairs, missing, extra = _aggregate_pairs(ours, theirs)
     found = [
-        *_outputs(ours, theirs),
+        *_outputs(ours, theirs, pairs),
         *_tables(ours, theirs),
         *_filters(ours, theirs),
-        *_aggregates(ours, theirs),
+        *_aggregates(pairs, missing, extra),
+        *_scope(ours, theirs),
         *_rest(ours, theirs),
     ]
     if not found and gold.split() != pred.split():
@@ -53,7 +55,10 @@ def differences(gold: str, pred: str, columns: Columns) -> list[Difference]:
     return found
 
 
-def _outputs(gold: Inventory, pred: Inventory) -> list[Difference]:
+_Pairs = list[tuple[str, str]]
+
+
+def _outputs(gold: Inventory, pred: Inventory, pairs: _Pairs) -> list[Difference]:
     missing = list((Counter(gold.outputs) - Counter(pred.outputs)).elements())
     extra = list((Counter(pred.outputs) - Counter(gold.outputs)).elements())
     if not missing and not extra and gold.outputs != pred.outputs:
@@ -65,6 +70,8 @@ def _outputs(gold: Inventory, pred: Inventory) -> list[Difference]:
         found += [
             Difference("other column", f"selects {theirs} instead of {ours}")
             for ours, theirs in zip(missing, extra, strict=True)
+            # What differs in the aggregate alone is told there.
+            if theirs not in {ours.replace(mine, other) for mine, other in pairs}
         ]
     else:
         found += [Difference("missing column", f"{name} is not selected") for name in missing]
@@ -135,18 +142,48 @@ def _changed(ours: Filter, theirs: Filter) -> Difference:
     return Difference("other value", f"{theirs.text} instead of {ours.text}")
 
 
-def _aggregates(gold: Inventory, pred: Inventory) -> list[Difference]:
-    found = []
+def _aggregate_pairs(gold: Inventory, pred: Inventory) -> tuple[_Pairs, list[str], list[str]]:
+    """Aggregates of which one took the other's place, the likest first; and what is left over."""
     missing = sorted((gold.aggregates - pred.aggregates).elements())
     extra = sorted((pred.aggregates - gold.aggregates).elements())
-    if len(missing) == len(extra):
-        found += [
-            Difference("aggregation", f"{theirs} instead of {ours}")
-            for ours, theirs in zip(missing, extra, strict=True)
-        ]
-    else:
-        found += [Difference("aggregation", f"{name} is missing") for name in missing]
-        found += [Difference("aggregation", f"{name} is too much") for name in extra]
+    if len(missing) != len(extra):
+        return [], missing, extra
+    pairs = []
+    for alike in (_without_distinct, _argument, _function, lambda text: ""):
+        for ours in list(missing):
+            theirs = next((text for text in extra if alike(text) == alike(ours)), None)
+            if theirs is not None:
+                missing.remove(ours)
+                extra.remove(theirs)
+                pairs.append((ours, theirs))
+    return pairs, [], []
+
+
+def _without_distinct(aggregate: str) -> str:
+    return aggregate.replace("DISTINCT ", "")
+
+
+def _argument(aggregate: str) -> str:
+    return aggregate.partition("(")[2]
+
+
+def _function(aggregate: str) -> str:
+    return aggregate.partition("(")[0]
+
+
+def _aggregates(pairs: _Pairs, missing: list[str], extra: list[str]) -> list[Difference]:
+    found = []
+    for ours, theirs in pairs:
+        only_distinct = _without_distinct(ours) == _without_distinct(theirs)
+        kind = "DISTINCT" if only_distinct else "aggregation"
+        found.append(Difference(kind, f"{theirs} instead of {ours}"))
+    found += [Difference("aggregation", f"{name} is missing") for name in missing]
+    found += [Difference("aggregation", f"{name} is too much") for name in extra]
+    return found
+
+
+def _scope(gold: Inventory, pred: Inventory) -> list[Difference]:
+    found = []
     if gold.groups != pred.groups:
         ours, theirs = (", ".join(sorted(keys)) for keys in (gold.groups, pred.groups))
         if not ours:

@@ -43,7 +43,8 @@ _RULES = {
 }
 _CHUNK = 1_000  # answers graded together, between which verdicts are handed out
 _UNTOLD = ("gold_error", "infrastructure")
-_UNREPEATABLE = (*_UNTOLD, "timeout", "crashed")  # may have been the machine's fault
+# May have been the machine's fault.
+_UNREPEATABLE = (*_UNTOLD, "timeout", "crashed", "unchecked")
 
 
 def parse_graders(text: str) -> tuple[str, ...]:
@@ -263,4 +264,7 @@ def _efficiency(bird: Verdict, reward: float) -> Kept:
 def _checked(verdict) -> Kept:
     if verdict.kind == "refuted":
         return Kept("refuted", False, None, verdict.reason)
-    return Kept("match", True, None, f"{verdict.kind}: {verdict.reason}")
+    # A check that was broken off (no time spent in a worker) says nothing: the match stands.
+    broken_off = verdict.kind == "unknown" and not verdict.cpu_seconds
+    kind = "unchecked" if broken_off else "match"
+    return Kept(kind, True, None, f"{verdict.kind}: {verdict.reason}")

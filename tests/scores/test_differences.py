@@ -63,9 +63,19 @@ def test_by_hand(gold, pred, expected):
     assert found == expected
 
 
-def test_what_counts_instead_of_adding_up():
+def test_aggregates_are_paired_with_the_likest():
     found = told("SELECT sum(b) FROM t", "SELECT count(b) FROM t")
-    assert "aggregation: COUNT(t.b) instead of SUM(t.b)" in found
+    assert found == ["aggregation: COUNT(t.b) instead of SUM(t.b)"]
+    found = told("SELECT 2 * count(DISTINCT b) FROM t", "SELECT 2 * count(b) FROM t")
+    assert found == ["DISTINCT: COUNT(t.b) instead of COUNT(DISTINCT t.b)"]
+    found = told("SELECT max(a), min(b) FROM t", "SELECT min(a), max(b) FROM t")
+    assert found[-2:] == [
+        "aggregation: MIN(t.a) instead of MAX(t.a)",
+        "aggregation: MAX(t.b) instead of MIN(t.b)",
+    ]
+    assert told("SELECT max(a) FROM t", "SELECT max(a), max(b) FROM t")[-1] == (
+        "aggregation: MAX(t.b) is too much"
+    )
 
 
 def test_the_same_parts_in_another_arrangement_are_said_to_be_so():

@@ -2,7 +2,9 @@ import json
 
 import pytest
 
+from jax_t2sql.equivalence.verdict import unknown
 from jax_t2sql.errors import UserError
+from jax_t2sql.scores import graders
 from jax_t2sql.scores.graders import GRADERS, grade_answers, parse_graders
 from jax_t2sql.scores.memo import Memo
 from jax_t2sql.scores.records import AnswerRow, Gold, QuestionRow
@@ -14,12 +16,12 @@ ITEMS = "SELECT item FROM sale"
 def graded(shop, pool, question, answer):
     """Verdicts on one prediction by grader: ``graded(gold, pred, "set,bird", grading=…)``."""
 
-    def grade(gold, pred, graders, *, memo=None, **fields):
+    def grade(gold, pred, names, *, memo=None, **fields):
         questions = {"q": question("q", gold, **fields)}
         (rows,) = grade_answers(
             questions,
             [answer("q", pred)],
-            graders=parse_graders(graders),
+            graders=parse_graders(names),
             find=lambda db_id: shop / f"{db_id}.sqlite",
             pool=pool,
             memo=memo,
@@ -208,3 +210,10 @@ def test_real_predictions_get_the_labels_that_came_with_them(data_dir, pool, sam
     labels = {"bird": "eq_set", "set": "eq_set", "multiset": "eq_multiset", "list": "eq_list"}
     expected = {(row["id"], g): bool(row[label]) for row in rows for g, label in labels.items()}
     assert found == expected and len(set(found.values())) == 2
+
+
+def test_a_check_that_was_broken_off_leaves_the_match_and_is_tried_again():
+    kept = graders._checked(unknown("the check was stopped"))
+    assert (kept.kind, kept.correct) == ("unchecked", True)
+    assert kept.kind in graders._UNREPEATABLE
+    assert graders._checked(unknown("no time left", cpu_seconds=1.5)).kind == "match"
