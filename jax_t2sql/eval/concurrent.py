@@ -26,6 +26,9 @@ def answered_in_bursts(
         while waiting and len(pending) < concurrency:
             pending.add(asyncio.ensure_future(answer(waiting.pop())))
         done, pending = await asyncio.wait(pending, return_when=asyncio.FIRST_COMPLETED)
+        faults = [fault for task in done if (fault := task.exception()) is not None]
+        if faults:
+            raise faults[0]
         return [task.result() for task in done]
 
     async def end() -> None:
