@@ -98,8 +98,8 @@ class EvalArgs:
     """Write the answers as a submission too: OUT/predictions.json (bird), .sql (spider)."""
 
     model: str | None = None
-    """openai: name of the model; vllm: folder or hub id of the tokenizer, if the server's own model
-    path does not lie here."""
+    """openai: name of the model; file: its name in the price table; vllm: folder with config.json
+    and tokenizer.json of the served model, if the server's path to it does not lie here."""
     dtype: Literal["float32", "bfloat16"] = "float32"
     """Precision of the model (local)."""
     rows: int = 32

@@ -160,4 +160,7 @@ def _one_a_question(answers: Sequence[AnswerRow]) -> list[AnswerRow]:
 
 
 def _model_name(args: EvalArgs, manifest: Mapping[str, Any]) -> str:
+    """The model as price tables call it; "" of a file of predictions for which none is named."""
+    if (args.policy or "").startswith("file:"):
+        return args.model or ""
     return manifest.get("model", {}).get("name") or args.policy or ""

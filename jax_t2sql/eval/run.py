@@ -20,6 +20,7 @@ from jax_t2sql.eval.tasks import Task, all_tasks
 from jax_t2sql.grading import GradingPool
 from jax_t2sql.preflight import check_all
 from jax_t2sql.rundir import write_json
+from jax_t2sql.scores.cost import read_prices
 from jax_t2sql.scores.graders import VALUED, parse_graders
 from jax_t2sql.scores.memo import Memo
 from jax_t2sql.scores.page import write_page
@@ -163,5 +164,7 @@ def _check_places(args: EvalArgs, spec: PolicySpec) -> None:
             "--candidates, --no-greedy and --show-evidence are for policies that answer; a file"
             " has what it has"
         )
-    if args.prices is not None and not args.prices.is_file():
-        raise UserError(f"--prices {args.prices}: no such file")
+    if args.prices is not None:
+        read_prices(args.prices)
+    if args.device_hour_price is not None and args.device_hours is None:
+        raise UserError("--device-hour-price needs --device-hours: how long answering took")

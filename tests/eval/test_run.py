@@ -62,6 +62,16 @@ def test_several_predictions_of_a_question_are_voted_on(shop, tmp_path):
     assert {row.candidate for row in rows} == {1, 2, 3}
 
 
+def test_what_it_cost(shop, tmp_path):
+    rows = [row | {"prompt_tokens": 900, "completion_tokens": 100} for row in PREDICTIONS]
+    prices = tmp_path / "prices.json"
+    prices.write_text('{"models": {"mine": {"input": 10, "output": 100}}}')
+    options = ("--model", "mine", "--prices", prices)
+    found = shop.run(f"file:{shop.predict(rows)}", tmp_path / "out", *options)
+    assert found["cost"]["dollars"] == pytest.approx(4 * 0.019)
+    assert found["cost"]["dollars_per_1000_correct"] == pytest.approx(1000 * 4 * 0.019 / 3)
+
+
 def test_keys_that_disagree_are_listed(shop, tmp_path):
     other = shop.write(
         shop.root / "other.jsonl", {"q0": "SELECT 4", "q3": "SELECT a FROM t WHERE 0"}
@@ -114,7 +124,8 @@ def test_another_grader_may_be_added(shop, tmp_path):
         (("--show-evidence", "both"), "has what it has"),
         (("--grader", "exact"), "exact"),
         (("--grader", "soft-f1,set"), "gives a number"),
-        (("--prices", "nowhere.json"), "no such file"),
+        (("--prices", "nowhere.json"), "--prices nowhere.json cannot be read"),
+        (("--device-hour-price", "2"), "needs --device-hours"),
     ],
 )
 def test_options_that_do_not_fit(shop, tmp_path, options, told):
