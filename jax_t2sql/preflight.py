@@ -7,7 +7,6 @@ from data_pipelines.mixture import parse_mixture
 from jax_t2sql.config import TrainConfig
 from jax_t2sql.datasets import heldout_split, open_data
 from jax_t2sql.errors import UserError
-from jax_t2sql.models import check_model
 from jax_t2sql.rundir import check_workdir
 from jax_t2sql.sql import resolve_database
 
@@ -70,6 +69,8 @@ def check_training(config: TrainConfig, workdir: Path) -> None:
     Raises:
       UserError: names every fault.
     """
+    from jax_t2sql.models import check_model  # loads jax; the other checks do not
+
     checks = [lambda: check_workdir(config, workdir)]
     data = config.data
     if config.model != "tiny":  # which makes its own questions

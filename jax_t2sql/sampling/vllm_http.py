@@ -8,7 +8,7 @@ import asyncio
 import contextlib
 import json
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -23,9 +23,23 @@ class Unreachable(Exception):
 
 
 class HttpClient:
-    """Asks one server. Raises UserError for a URL that is none."""
+    """Asks one server.
 
-    def __init__(self, url: str, *, max_connections: int = 512, timeout: float = 600.0):
+    Args:
+      headers: sent with every request.
+
+    Raises:
+      UserError: the URL is none, or a header would break the request.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        max_connections: int = 512,
+        timeout: float = 600.0,
+        headers: Mapping[str, str] = {},  # noqa: B006  (only read)
+    ):
         parts = urlsplit(url if "://" in url else f"http://{url}")
         try:
             port = parts.port
@@ -41,6 +55,10 @@ class HttpClient:
         self._secure = ssl.create_default_context() if parts.scheme == "https" else None
         self._host, self._port = parts.hostname, port or (443 if self._secure else 80)
         self._base = parts.path.rstrip("/")
+        if not all(value.isprintable() and value.isascii() for value in headers.values()):
+            names = ", ".join(headers)
+            raise UserError(f"a value of the headers {names} has characters that none may have")
+        self._headers = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
         self._idle: list[tuple[asyncio.StreamReader, asyncio.StreamWriter]] = []
         self._turn = asyncio.Semaphore(max_connections)
 
@@ -57,7 +75,8 @@ class HttpClient:
         body = b"" if value is None else json.dumps(value).encode()
         head = (
             f"{method} {self._base}{path} HTTP/1.1\r\nHost: {self._host}:{self._port}\r\n"
-            f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+            f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n"
+            f"{self._headers}\r\n"
         )
         async with self._turn:
             try:
