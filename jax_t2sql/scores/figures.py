@@ -57,13 +57,13 @@ def shares_figure(
         ],
         "hovertemplate": "%{text}<extra></extra>",
     }
-    layout = _layout(height=70 + _ROW * len(rows))
+    layout = base_layout(height=70 + _ROW * len(rows))
     layout["xaxis"] |= {"tickformat": ".0%", "range": [-0.01, 1.01], "nticks": 6}
     layout["yaxis"] |= {"type": "category", "automargin": True}
     if proxy is not None:
         layout["shapes"] = [_line(proxy)]
     words = "; ".join(f"{name} {part['accuracy']:.1%} of {part['n']}" for name, part in rows[::-1])
-    return _figure(title, about, words, [trace], layout)
+    return figure(title, about, words, [trace], layout)
 
 
 def _line(at: float) -> dict[str, Any]:
@@ -71,35 +71,35 @@ def _line(at: float) -> dict[str, Any]:
     return {"type": "line", "x0": at, "x1": at, "yref": "paper", "y0": 0, "y1": 1, "line": style}
 
 
-def consistency_figure(curve: Mapping[str, Any], single: float | None) -> Figure | None:
+def consistency_figure(votes: Mapping[str, Any], single: float | None) -> Figure | None:
     """Accuracy of voting among n candidates, with its interval, and pass@n.
 
     Args:
-      curve: n, accuracy, low, high and, if known, pass_at_k; lists of one length.
+      votes: n, accuracy, low, high and, if known, pass_at_k; lists of one length.
       single: accuracy of the one greedy answer, if there is one.
     """
-    n = curve.get("n") or []
+    n = votes.get("n") or []
     if not n:
         return None
     traces = [
-        _curve(n, curve["high"], "", BLUE, hidden=True),
-        _curve(n, curve["low"], "", BLUE, hidden=True) | {"fill": "tonexty", "fillcolor": _faint},
-        _curve(n, curve["accuracy"], "vote", BLUE),
+        curve(n, votes["high"], "", BLUE, hidden=True),
+        curve(n, votes["low"], "", BLUE, hidden=True) | {"fill": "tonexty", "fillcolor": _faint},
+        curve(n, votes["accuracy"], "vote", BLUE),
     ]
-    words = f"vote of 1 {curve['accuracy'][0]:.1%}, of {n[-1]} {curve['accuracy'][-1]:.1%}"
-    if curve.get("pass_at_k"):
-        traces.append(_curve(n, curve["pass_at_k"], "pass@n", GREEN, dash="dot"))
-        words += f"; pass@{n[-1]} {curve['pass_at_k'][-1]:.1%}"
+    words = f"vote of 1 {votes['accuracy'][0]:.1%}, of {n[-1]} {votes['accuracy'][-1]:.1%}"
+    if votes.get("pass_at_k"):
+        traces.append(curve(n, votes["pass_at_k"], "pass@n", GREEN, dash="dot"))
+        words += f"; pass@{n[-1]} {votes['pass_at_k'][-1]:.1%}"
     if single is not None:
-        traces.append(_curve([n[0], n[-1]], [single] * 2, "greedy", ORANGE, dash="dash"))
-    layout = _layout(height=300, legend=True)
+        traces.append(curve([n[0], n[-1]], [single] * 2, "greedy", ORANGE, dash="dash"))
+    layout = base_layout(height=300, legend=True)
     layout["xaxis"] |= {"title": {"text": "candidates"}, "type": "log", "tickvals": _ticks(n)}
     layout["yaxis"] |= {"tickformat": ".0%", "nticks": 6}
     about = (
         "The largest group of equal results answers, ties at random. The band is the 95 % interval;"
         " pass@n counts a question if any of n candidates is right."
     )
-    return _figure("Self-consistency", about, words, traces, layout)
+    return figure("Self-consistency", about, words, traces, layout)
 
 
 _faint = "rgba(47,127,214,0.16)"
@@ -108,40 +108,6 @@ _faint = "rgba(47,127,214,0.16)"
 def _ticks(n: Sequence[int]) -> list[int]:
     """Powers of two, and the last."""
     return sorted({value for value in n if value & (value - 1) == 0} | {n[-1]})
-
-
-def cost_figure(
-    curve: Mapping[str, Any], headline: float, cost: Mapping[str, Any], decoding: str
-) -> Figure | None:
-    """Accuracy over what a question costs; None where neither dollars nor tokens are known."""
-    answers = cost.get("answers") or 0
-    tokens = (cost.get("prompt_tokens") or 0) + (cost.get("completion_tokens") or 0)
-    dollars = cost.get("dollars")
-    if not answers or (dollars is None and not tokens):
-        return None
-    one = (dollars if dollars is not None else tokens) / answers
-    form = "${:.2g}" if dollars is not None else "{:,.0f} tokens"
-    votes = [
-        (one * n, accuracy, f"vote of {n}")
-        for n, accuracy in zip(curve.get("n") or [], curve.get("accuracy") or [], strict=True)
-    ]
-    alone = [(one, headline, decoding)] if decoding == "greedy" or not votes else []
-    traces = []
-    for points, name, colour in ((votes, "vote", BLUE), (alone, decoding, ORANGE)):
-        if points:
-            told = [f"{label}: {form.format(x)} a question, {y:.1%}" for x, y, label in points]
-            trace = _curve([p[0] for p in points], [p[1] for p in points], name, colour)
-            trace["marker"] |= {"size": 9, "symbol": "circle" if points is votes else "diamond"}
-            traces.append(trace | {"text": told, "hovertemplate": "%{text}<extra></extra>"})
-    layout = _layout(height=300, legend=len(traces) > 1)
-    unit = "US dollars a question" if dollars is not None else "tokens a question"
-    layout["xaxis"] |= {"title": {"text": unit}, "nticks": 6, "rangemode": "tozero"}
-    shares = [y for trace in traces for y in trace["y"]]
-    room = [max(-0.01, min(shares) - 0.05), min(1.01, max(shares) + 0.05)]
-    layout["yaxis"] |= {"tickformat": ".0%", "nticks": 6, "range": room}
-    words = "; ".join(text for trace in traces for text in trace["text"])
-    about = "An answer at the mean price of all answers; n candidates cost n times as much."
-    return _figure("Accuracy and cost", about, words, traces, layout)
 
 
 def lines_figure(
@@ -157,22 +123,22 @@ def lines_figure(
     traces = []
     if band:
         traces += [
-            _curve(xs, band[1], "", BLUE, hidden=True),
-            _curve(xs, band[0], "", BLUE, hidden=True) | {"fill": "tonexty", "fillcolor": _faint},
+            curve(xs, band[1], "", BLUE, hidden=True),
+            curve(xs, band[0], "", BLUE, hidden=True) | {"fill": "tonexty", "fillcolor": _faint},
         ]
     styles = ((BLUE, "solid"), (GREEN, "dot"), (PURPLE, "dashdot"), (ORANGE, "dash"))
     words = []
     for (name, values), (colour, dash) in zip(lines.items(), styles, strict=False):
-        traces.append(_curve(xs, values, name, colour, dash=dash))
+        traces.append(curve(xs, values, name, colour, dash=dash))
         known = [value for value in values if value is not None]
         words.append(f"{name}: first {known[0]:.1%}, last {known[-1]:.1%}" if known else name)
-    layout = _layout(height=340, legend=len(lines) > 1)
+    layout = base_layout(height=340, legend=len(lines) > 1)
     layout["xaxis"] |= {"title": {"text": x_title}}
     layout["yaxis"] |= {"tickformat": ".0%", "nticks": 6, "rangemode": "tozero"}
-    return _figure(title, about, "; ".join(words), traces, layout)
+    return figure(title, about, "; ".join(words), traces, layout)
 
 
-def _curve(
+def curve(
     x: Sequence[float],
     y: Sequence[float | None],
     name: str,
@@ -181,6 +147,7 @@ def _curve(
     dash: str = "solid",
     hidden: bool = False,
 ) -> dict[str, Any]:
+    """A line with a marker at each point; a hidden one bounds a band."""
     return {
         "type": "scatter",
         "mode": "lines" if hidden else "lines+markers",
@@ -195,7 +162,8 @@ def _curve(
     }
 
 
-def _layout(*, height: int, legend: bool = False) -> dict[str, Any]:
+def base_layout(*, height: int, legend: bool = False) -> dict[str, Any]:
+    """What does not depend on the reader's theme."""
     return {
         "template": None,
         "height": height,
@@ -213,5 +181,6 @@ def _layout(*, height: int, legend: bool = False) -> dict[str, Any]:
     }
 
 
-def _figure(title: str, about: str, words: str, data: list, layout: dict[str, Any]) -> Figure:
+def figure(title: str, about: str, words: str, data: list, layout: dict[str, Any]) -> Figure:
+    """A chart with what is said of it."""
     return {"title": title, "about": about, "summary": words, "data": data, "layout": layout}

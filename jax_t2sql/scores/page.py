@@ -22,7 +22,8 @@ import tyro
 
 from jax_t2sql.errors import UserError
 from jax_t2sql.scores.browser import bounded, browser_rows
-from jax_t2sql.scores.figures import Figure, consistency_figure, cost_figure, shares_figure
+from jax_t2sql.scores.cost_chart import cost_figure
+from jax_t2sql.scores.figures import Figure, consistency_figure, shares_figure
 from jax_t2sql.scores.graders import VALUED
 from jax_t2sql.scores.guess import CLASSES
 from jax_t2sql.scores.run import EvalRun, read_run
@@ -32,15 +33,18 @@ PAGE = "report.html"
 _BRIEF = 13  # facts beside the headline
 
 
-def write_page(folder: str | Path, out: str | Path | None = None) -> Path:
+def write_page(
+    folder: str | Path, out: str | Path | None = None, *, beside: Sequence[Path] = ()
+) -> Path:
     """Writes the page about an evaluation and returns its path.
 
     Args:
       folder: the --out of an evaluation. What `explain` found is on the page if it has run.
       out: the page; ``folder/report.html`` by default.
+      beside: other evaluations, to draw accuracy over cost beside this one's.
 
     Raises:
-      UserError: the folder is no evaluation, or the page cannot be written.
+      UserError: a folder is no evaluation, or the page cannot be written.
     """
     run = read_run(folder)
     out = Path(folder) / PAGE if out is None else Path(out)
@@ -49,12 +53,13 @@ def write_page(folder: str | Path, out: str | Path | None = None) -> Path:
     questions, notes = browser_rows(run, grader, key)
     facts = _facts(results.get("manifest") or run.manifest)
     cost = _cost(results.get("cost") or {})
+    others = [(other.name, other.results) for other in map(read_run, beside)]
     brief = [(n, value) for n, value in facts if "sha256" not in n and value != "null"]
     context = {
         "title": run.folder.resolve().name,
         "kicker": "jax_t2sql evaluation",
         "results": results,
-        "figures": _figures(results),
+        "figures": _figures(run.name, results, others),
         "tables": [],
         "matrix": _matrix(results),
         "facts": facts,
@@ -113,7 +118,9 @@ def _results(run: EvalRun, grader: str, key: str) -> dict[str, Any]:
     )
 
 
-def _figures(results: Mapping[str, Any]) -> list[Figure]:
+def _figures(
+    name: str, results: Mapping[str, Any], beside: Sequence[tuple[str, Mapping[str, Any]]]
+) -> list[Figure]:
     by, graders = results["by"], results["graders"]
     curve = results.get("self_consistency") or {}
     proxy = results["proxy"]["accuracy"]
@@ -129,7 +136,7 @@ def _figures(results: Mapping[str, Any]) -> list[Figure]:
         ),
         shares_figure("By difficulty", f"Grader {results['grader']}.", by["difficulty"]),
         consistency_figure(curve, single) if curve else None,
-        cost_figure(curve, headline, results.get("cost") or {}, decoding) if headline else None,
+        cost_figure([(name, results), *beside]),
         shares_figure(
             "By structure of the gold query", "A question counts under each tag.", by["tags"]
         ),
@@ -193,6 +200,8 @@ class PageArgs:
 
     run: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
     """Folder of the evaluation."""
+    beside: tuple[Path, ...] = ()
+    """Folders of other evaluations, to draw accuracy over cost beside this one's."""
     out: Path | None = None
     """The page; RUN/report.html if not given."""
 
@@ -205,5 +214,5 @@ def main(argv: Sequence[str] | None = None) -> int:
         prog="python -m jax_t2sql.eval report",
         description=__doc__,
     )
-    print(write_page(args.run, args.out))
+    print(write_page(args.run, args.out, beside=args.beside))
     return 0

@@ -170,6 +170,13 @@ def test_hostile_text_stays_text(evaluation):
     assert not [tag for tag, at in page.tags if "href" in at or "src" in at]
 
 
+def test_other_evaluations_are_drawn_beside_it(evaluation, tmp_path):
+    shutil.copytree(evaluation, tmp_path / "other")
+    program.main([str(evaluation), "--beside", str(tmp_path / "other")])
+    charts = {f["title"]: f for f in Page(evaluation / "report.html").json("figures")}
+    assert [t["name"] for t in charts["Accuracy and cost"]["data"]] == ["run", "other"]
+
+
 def test_a_young_evaluation_has_a_page_too(evaluation):
     for name in ("results.json", "failures.jsonl"):
         (evaluation / name).unlink()
