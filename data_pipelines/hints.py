@@ -1,10 +1,10 @@
 """Write hints for questions, at three strengths, and check that they give nothing away.
 
     python -m data_pipelines.hints --data Q --databases DIR --out hints.jsonl --policy outline
-    python -m data_pipelines.hints … --policy chat:https://HOST/v1 --model NAME
+    python -m data_pipelines.hints … --policy openai:https://HOST/v1 --model NAME
     python -m data_pipelines.hints … --policy local:MODEL[+ADAPTER]
 
-outline needs no model: it says in plain words what the gold query is made of. chat asks any
+outline needs no model: it says in plain words what the gold query is made of. openai asks any
 endpoint that speaks OpenAI's chat completions, with the key in OPENAI_API_KEY if it wants one.
 
 A hint that writes SQL out, shares a run of tokens with the gold query or has a value of its result
@@ -48,13 +48,13 @@ class HintArgs:
     out: Path
     """File for the hints, JSON lines; what it holds already is kept."""
     policy: str
-    """outline, chat:URL or local:MODEL[+ADAPTER]."""
+    """outline, openai:URL or local:MODEL[+ADAPTER]."""
     databases: Path | None = None
     """Folder of databases, or one file. A dataset knows its own."""
-    model: str = "default"
-    """The endpoint's name of the model (chat)."""
-    key_variable: str = "OPENAI_API_KEY"
-    """Environment variable that holds the endpoint's key (chat)."""
+    model: str | None = None
+    """The endpoint's name of the model (openai); None: the only one that it serves."""
+    api_key_variable: str = "OPENAI_API_KEY"
+    """Environment variable that holds the endpoint's key (openai)."""
     strengths: tuple[Strength, ...] = STRENGTHS
     """Which to write."""
     ids: Path | None = None
@@ -69,7 +69,7 @@ class HintArgs:
     batch: int = 32
     """Hints written at a time."""
     connections: int = 8
-    """Requests at a time (chat)."""
+    """Requests at a time (openai)."""
     temperature: float = 0.7
     """Of sampling."""
     max_tokens: int = 1024
@@ -178,7 +178,7 @@ def _write(
 
 
 def _row(request: HintRequest, hint: str, args: HintArgs) -> dict:
-    by = f"{args.policy} {args.model}" if args.policy.startswith("chat:") else args.policy
+    by = f"{args.policy} {args.model}" if args.model else args.policy
     problem = request.problem
     return {
         "question_id": hint_name(problem),
@@ -193,11 +193,11 @@ def _writer(args: HintArgs) -> HintWriter:
     kind, _, rest = args.policy.partition(":")
     if args.policy == "outline":
         return OutlineWriter()
-    if kind == "chat":
+    if kind == "openai":
         return ChatWriter(
             rest,
             model=args.model,
-            key_variable=args.key_variable,
+            key_variable=args.api_key_variable,
             connections=args.connections,
             temperature=args.temperature,
             max_tokens=args.max_tokens,
@@ -232,9 +232,9 @@ def _existing(path: Path) -> set[tuple[str, str]]:
 
 def _check(args: HintArgs) -> None:
     kind, _, rest = args.policy.partition(":")
-    if args.policy != "outline" and not (kind in ("chat", "local") and rest):
+    if args.policy != "outline" and not (kind in ("openai", "local") and rest):
         raise UserError(
-            f"--policy is {args.policy!r}; it must be outline, chat:URL or local:MODEL[+ADAPTER]"
+            f"--policy is {args.policy!r}; it must be outline, openai:URL or local:MODEL[+ADAPTER]"
         )
     bounds = {
         "questions": 1,
