@@ -71,7 +71,7 @@ def idle_pause(bounds: Bounds, *, groups_in_flight: int) -> float:
     the window's, since no more samplers than that can be busy.
     """
     fleet = bounds.max_outstanding / groups_in_flight
-    return min(max(1.5, fleet / 25), 20.0)
+    return min(max(0.5, fleet / 25), 20.0)
 
 
 def beat_pause(bounds: Bounds, *, groups_in_flight: int, still_seconds: float) -> float:
@@ -79,7 +79,7 @@ def beat_pause(bounds: Bounds, *, groups_in_flight: int, still_seconds: float) -
 
     Four at least may be lost before a sampler counts as dead after `still_seconds`.
     """
-    pause = 4 * idle_pause(bounds, groups_in_flight=groups_in_flight)
+    pause = max(5.0, 4 * idle_pause(bounds, groups_in_flight=groups_in_flight))
     return min(pause, still_seconds / 5)
 
 

@@ -29,6 +29,7 @@ from jax_t2sql.rl.gate import LengthGate
 from jax_t2sql.rl.hosts import Hosts
 from jax_t2sql.rl.inline import InlineSampling
 from jax_t2sql.rl.loop import Hooks, Loop
+from jax_t2sql.rl.ratios import RatioWatch
 from jax_t2sql.rl.recording import Recorder
 from jax_t2sql.rl.tasks import Feed
 from jax_t2sql.rl.validation import FleetValidation
@@ -65,6 +66,10 @@ def lead_bus(run: Run, session: Session, checkpointer: Checkpointer) -> LearnerB
         raise UserError(
             f"the run in {session.location} was forked from {entries[0].parent} and has no"
             " checkpoint of its own yet; give --fork-from again"
+        )
+    if entries and entries[0].parent is None and session.parent is not None:
+        raise UserError(
+            f"the run in {session.location} was begun without --fork-from; give a new --workdir"
         )
     return start_or_takeover(
         session.store,
@@ -159,7 +164,7 @@ def make_loop(
         sampling=sampling,
         keep=keep,
         hooks=Hooks(
-            after_step=[watch.step, recorder.step],
+            after_step=[RatioWatch(), watch.step, recorder.step],
             after_publish=[evaluations.after_publish],
             after_evaluation=[best, watch.evaluation],
         ),
