@@ -54,7 +54,9 @@ class EvalArgs:
     """Most tokens of a schema: see --prompt.schema-tokens of jax_t2sql.train, as for the next."""
     evidence: Literal["plain", "structured"] = "plain"
     """How external knowledge is put, and what is asked about it."""
-    tool_format: Literal["auto", "hermes", "qwen3_coder", "llama", "kimi", "deepseek"] = "auto"
+    tool_format: Literal[
+        "auto", "hermes", "qwen3_coder", "glm", "llama", "kimi", "deepseek", "plain"
+    ] = "auto"
     """How tool calls are written (tools)."""
     worked_example: bool = True
     """Show one solved question (tools)."""
@@ -133,7 +135,7 @@ def evaluate_file(args: EvalArgs) -> dict:
     from jax_t2sql.models import check_model, load_adapter, load_model
     from jax_t2sql.preflight import check_all, check_folder, check_questions
     from jax_t2sql.progress import Progress
-    from jax_t2sql.rollouts import PromptBuilder
+    from jax_t2sql.prompt_builder import PromptBuilder
     from jax_t2sql.sampling.chat import ChatCodec
     from jax_t2sql.sampling.engine import Engine
     from jax_t2sql.sql import Limits
