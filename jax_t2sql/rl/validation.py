@@ -155,5 +155,4 @@ def _answer(problem: Problem, group: Group) -> Answer:
         record = {}
     if not isinstance(record, dict):
         record = {}
-    outcome = str(record.get("verdict", rollout.ending))
-    return Answer(problem, correct, outcome, record | {"correct": correct})
+    return Answer(problem, correct, record | {"correct": correct})

@@ -121,7 +121,8 @@ def test_answers_come_back_in_order_within_the_credits(store, directory):
     (answers,) = run.done
     assert [a.problem.question_id for a in answers] == ["q0", "q1", "q2", "q3", "q4", "long"]
     assert [a.correct for a in answers] == [False, True, False, True, False, False]
-    assert answers[1].outcome == "equal" and answers[5].outcome == "prompt_too_long"
+    told = [answer.record["verdict"] for answer in answers]
+    assert told[1] == "equal" and told[5] == "prompt_too_long"
     assert max(under_way) == 2, "never more than the credits"
     tasks = [task for e in run.bus.log.entries for task in getattr(e, "tasks", ())]
     pinned = {task.adapter for task in tasks}
@@ -168,4 +169,4 @@ def test_a_sampler_may_write_any_text_as_trace(store, directory, trace):
     run.work()
     run.answer(trace=trace)
     run.work()
-    assert run.done[0][0].correct and isinstance(run.done[0][0].outcome, str)
+    assert run.done[0][0].correct and run.done[0][0].record["correct"]
