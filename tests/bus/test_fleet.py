@@ -59,6 +59,8 @@ def test_large_fleets_look_and_beat_less_often():
         beat = beat_pause(bounds, still_seconds=still_seconds, **options)
         return idle_pause(bounds, **options), beat
 
+    large = Bounds(vocab_size=100, groups_per_batch=4000, max_staleness=4)
+    assert idle_pause(large, groups_in_flight=16, busy=False) == 5.0
     assert pauses(4) == (0.5, 5.0) and pauses(4000) == (20.0, 72.0)
     assert pauses(4000, 60.0)[1] == 12.0, "four beats may be lost"
-    assert [claim_step(n) for n in (1, 4, 16, 64)] == [1, 1, 4, 16]
+    assert [claim_step(n) for n in (1, 4, 16, 64)] == [1, 1, 2, 10]
