@@ -40,6 +40,8 @@ class Bounds(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     max_staleness: k, in versions; 0 is on-policy.
     max_attempts: A, offers of one task before its fate is "failed".
     max_eval_tasks: outstanding eval tasks, counted apart.
+    experts: layers with experts, experts of a token in each, and how many a layer has, which bound
+        the records of mixtures of experts. None: groups hold no such record.
     """
 
     vocab_size: int
@@ -47,6 +49,7 @@ class Bounds(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     max_staleness: int = 0
     max_attempts: int = 5
     max_eval_tasks: int = 0
+    experts: tuple[int, int, int] | None = None
 
     def __post_init__(self):
         for name, low in (

@@ -192,13 +192,12 @@ class SamplerBus:
         return beat
 
     def _check(self, group: Group, task: Task) -> None:
-        bounds = self.state.start.bounds
         try:
             check_group(
                 group,
                 task,
                 contract=self.state.start.contract.sha256,
-                vocab_size=bounds.vocab_size,
+                bounds=self.state.start.bounds,
                 version=self.state.version,
             )
         except BadObject as error:

@@ -15,6 +15,7 @@ from jax_t2sql.bus import LearnerBus, Log, SamplerBus, Store, start_or_takeover
 from jax_t2sql.config_loading import to_dict
 from jax_t2sql.contract import make_bounds, make_contract, run_name
 from jax_t2sql.errors import UserError
+from jax_t2sql.experts_record import recorded_experts
 from jax_t2sql.history import History
 from jax_t2sql.learner import Checkpointer, Learner, LearnerState, TrainableSpec
 from jax_t2sql.models import export_adapter, save_hf
@@ -75,7 +76,11 @@ def lead_bus(run: Run, session: Session, checkpointer: Checkpointer) -> LearnerB
         session.store,
         run=run_name(contract),
         contract=contract,
-        bounds=make_bounds(run.config, vocab_size=run.model.config.vocab_size),
+        bounds=make_bounds(
+            run.config,
+            vocab_size=run.model.config.vocab_size,
+            experts=recorded_experts(run.config, run.model.config),
+        ),
         learner=f"{socket.gethostname()}-{os.getpid()}",
         config=to_dict(run.config),
         parent=session.parent.name if session.parent else None,
