@@ -41,7 +41,7 @@ class Worker:
 
     Attributes:
       run: prompts, questions and SQL pool.
-      groups: groups to play at once; a few more may be claimed and wait for their turn.
+      groups: groups to have under way at once.
       cache: folder for adapters that are fetched from a bucket; the server must see it.
       poll_seconds: between looks at the log. A look that finds nothing new doubles the pause, up to
         what `idle_pause` says.
@@ -71,7 +71,6 @@ class Worker:
 
     def __post_init__(self):
         self._thread = ThreadPoolExecutor(1, "bus")
-        self._seats = asyncio.Semaphore(self.groups)
         self._player = GroupPlayer(
             self.run, self.bus, self.client, self.host, self.cache, self._on_bus
         )
@@ -87,7 +86,7 @@ class Worker:
         """
         beats = asyncio.create_task(self._beat())
         bounds = self.bus.state.start.bounds
-        pause, longest = self.poll_seconds, idle_pause(bounds, groups_in_flight=self.groups)
+        pause = self.poll_seconds
         try:
             while not self.stop.is_set():
                 before = self.bus.log.head
@@ -96,6 +95,7 @@ class Worker:
                 if beats.done():
                     beats.result()  # raises why
                 quiet = before == self.bus.log.head
+                longest = idle_pause(bounds, groups_in_flight=self.groups, busy=bool(self._jobs))
                 pause = min(pause * 2, longest) if quiet else self.poll_seconds
                 await self._fill_for(pause * self._rng.uniform(0.5, 1.5))
         finally:
@@ -160,12 +160,12 @@ class Worker:
             )
 
     async def _claim(self) -> str | None:
-        """Claims groups if there is a place for one. The reason to wait, if there is one."""
-        if len(self._jobs) >= self.groups:
+        """Claims groups for all free places. The reason to wait, if there is one."""
+        room = self.groups - len(self._jobs)
+        if room <= 0:
             return None
-        limit = self.groups + claim_step(self.groups) - 1 - len(self._jobs)
         try:
-            tasks = await self._on_bus(lambda: self.bus.claim(limit, rng=self._rng))
+            tasks = await self._on_bus(lambda: self.bus.claim(room, rng=self._rng))
         except OSError as error:
             return f"the bus cannot be written: {error}"
         for task in tasks:
@@ -176,7 +176,7 @@ class Worker:
         return None if tasks or self._jobs else "the log offers no task"
 
     async def _fill_for(self, seconds: float) -> None:
-        """Waits so long, or for `stop`; a place that becomes free meanwhile is filled."""
+        """Waits so long, or for `stop`; places that become free meanwhile are filled."""
         until = time.monotonic() + seconds
         while not self.stop.is_set() and (left := until - time.monotonic()) > 0:
             self._room.clear()
@@ -184,14 +184,15 @@ class Worker:
             await asyncio.wait(waits, timeout=left, return_when=asyncio.FIRST_COMPLETED)
             for wait in waits:
                 wait.cancel()
-            if self._room.is_set() and not self.stop.is_set() and self._may_start:
+            room = self.groups - len(self._jobs)
+            wanted = self._room.is_set() and room >= claim_step(self.groups)
+            if wanted and self._may_start and not self.stop.is_set():
                 await self._claim()
 
     async def _group(self, task: Task) -> None:
         """Plays, grades and hands over one group; gives its task back if that cannot be done."""
         try:
-            async with self._seats:
-                group = await self._player.group(task)
+            group = await self._player.group(task)
             await self._on_bus(self.bus.put_groups, [group])
         except asyncio.CancelledError:
             self.bus.give_back(task)

@@ -67,14 +67,15 @@ class Bounds(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         return (self.max_staleness + 1) * self.groups_per_batch
 
 
-def idle_pause(bounds: Bounds, *, groups_in_flight: int) -> float:
+def idle_pause(bounds: Bounds, *, groups_in_flight: int, busy: bool = True) -> float:
     """Seconds between two looks at the log of a sampler that finds nothing new.
 
     Longer in a large fleet, which would else mostly ask a bucket for news. The size of the fleet is
-    the window's, since no more samplers than that can be busy.
+    the window's, since no more samplers than that can be busy. One with nothing to do (not `busy`)
+    looks more often, lest the busy ones, which see what comes whenever they end a group, take all.
     """
     fleet = bounds.max_outstanding / groups_in_flight
-    return min(max(0.5, fleet / 25), 20.0)
+    return max(0.5, min(fleet / 25, 20.0) / (1 if busy else 4))
 
 
 def beat_pause(bounds: Bounds, *, groups_in_flight: int, still_seconds: float) -> float:
@@ -87,11 +88,11 @@ def beat_pause(bounds: Bounds, *, groups_in_flight: int, still_seconds: float) -
 
 
 def claim_step(groups_in_flight: int) -> int:
-    """How many groups a sampler claims at a time, as soon as it has a place for one.
+    """How many places of a sampler must be free before it claims between two looks at the log.
 
-    Each time costs a listing. Those beyond its places wait their turn for a moment.
+    Each time costs a listing; two of 16 are not long in coming.
     """
-    return max(1, groups_in_flight // 4)
+    return max(1, groups_in_flight // 6)
 
 
 def _short(text: str) -> str:

@@ -87,9 +87,9 @@ class SamplerBus:
         """Up to `limit` open tasks that are this sampler's from now on; may be fewer, or none.
 
         rng: picks at random, so that many samplers rarely try for the same task (pause for a
-        jittered time when nothing was won), and gives up at a shard without a free offer, until a
-        few refreshes later or until the log offers more. None takes the oldest, right for a single
-        sampler.
+        jittered time when nothing was won), and gives up at a shard without a free offer; one that
+        holds something then waits for a few refreshes or until the log offers more. None takes the
+        oldest, right for a single sampler.
 
         Raises:
             LostLeadership: this sampler lives inside a learner that no longer leads.
@@ -99,7 +99,7 @@ class SamplerBus:
                 f"the learner of epoch {self.learner_epoch}, which this sampler lives in, was "
                 f"taken over by that of epoch {self.state.epoch}; it stops"
             )
-        if limit < 1 or (rng is not None and self._pass > 0):
+        if limit < 1 or (rng is not None and self._held and self._pass > 0):
             return []
         if self._counter == 0 and self.learner_epoch is None:
             self.heartbeat()  # before the first claim: see `ClaimWatch`

@@ -3,7 +3,7 @@
 The samplers and the learner are the real `SamplerBus` and `LearnerBus`, and what the asynchronous
 learner issues and takes is decided by `jax_t2sql.rl.fleet`, as in `train`; only time, rollouts and
 training are made up. Workers keep the pace of the real ones: they look at the log every
-`idle_pause`, claim `claim_step` groups once there is a place for one, and beat every `beat_pause`.
+`idle_pause`, fill `claim_step` places as soon as they are free, and beat every `beat_pause`.
 """
 
 import copy
@@ -156,9 +156,10 @@ class Simulation:
         for sampler in self.samplers:
             sampler.state = SharedState(states, read)
         self.room = [plan.in_flight] * plan.workers
-        self.queues = [[] for _ in range(plan.workers)]  # claimed, and no place to play it yet
         self.result = Outcome(self.bus, self.store, delivered=[0] * plan.workers)
-        self.pause = idle_pause(bounds, groups_in_flight=plan.in_flight)
+        self.pauses = [
+            idle_pause(bounds, groups_in_flight=plan.in_flight, busy=busy) for busy in (False, True)
+        ]
         self.beat_seconds = beat_pause(
             bounds, groups_in_flight=plan.in_flight, still_seconds=plan.still_seconds
         )
@@ -168,7 +169,7 @@ class Simulation:
 
     def run(self) -> Outcome:
         for n in range(self.plan.workers):
-            self.at(self.rng.uniform(0, self.pause), self.look, n)
+            self.at(self.rng.uniform(0, self.pauses[True]), self.look, n)
             self.at(self.rng.uniform(0, self.beat_seconds), self.beat, n)
         self.at(self.beat_seconds, self.expire)
         self.at(0.0, self.learn)
@@ -193,15 +194,13 @@ class Simulation:
         self.samplers[n].refresh()
         if self.room[n]:
             self.claim(n)
-        self.at(self.now + self.pause * self.rng.uniform(0.5, 1.5), self.look, n)
+        pause = self.pauses[self.room[n] < self.plan.in_flight]
+        self.at(self.now + pause * self.rng.uniform(0.5, 1.5), self.look, n)
 
     def claim(self, n):
-        if not self.queues[n]:
-            limit = self.room[n] + self.step - 1
-            self.queues[n] += self.samplers[n].claim(limit, rng=self.rng)
-        while self.queues[n] and self.room[n]:
+        version = self.samplers[n].version
+        for task in self.samplers[n].claim(self.room[n], rng=self.rng):
             self.room[n] -= 1
-            task, version = self.queues[n].pop(0), self.samplers[n].version
             length = self.rng.lognormvariate(self.plan.mean_log, self.plan.sigma)
             self.at(self.now + length, self.done, n, task, version, max(2, int(length)))
 
@@ -211,7 +210,8 @@ class Simulation:
         self.result.delivered[n] += 1
         self.result.lengths.append(length)
         self.room[n] += 1
-        self.claim(n)
+        if self.room[n] >= self.step:
+            self.claim(n)
 
     def beat(self, n):
         self.samplers[n].heartbeat(served=self.samplers[n].version)

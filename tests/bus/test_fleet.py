@@ -27,9 +27,11 @@ def fleet():
 WORKERS, IN_FLIGHT, BATCH, K = 50, 4, 50, 3
 
 
-def test_a_window_of_the_fleets_size_starves_nobody_and_repeats_nothing(fleet):
+@pytest.mark.parametrize(("in_flight", "batch", "k"), [(IN_FLIGHT, BATCH, K), (16, 160, 4)])
+def test_a_window_of_the_fleets_size_starves_nobody_and_repeats_nothing(fleet, in_flight, batch, k):
+    assert WORKERS * in_flight == (k + 1) * batch
     result = fleet.simulate(
-        workers=WORKERS, in_flight=IN_FLIGHT, batch=BATCH, k=K, steps=6, train_seconds=30.0
+        workers=WORKERS, in_flight=in_flight, batch=batch, k=k, steps=6, train_seconds=30.0
     )
     bus, store = result.bus, result.store.inner
     assert bus.version == 6 and audit(store).faults == []
@@ -39,10 +41,10 @@ def test_a_window_of_the_fleets_size_starves_nobody_and_repeats_nothing(fleet):
     assert {task.attempt for task in bus.state.open_tasks.values()} <= {0}, "and offered once"
     assert sum(result.delivered) == len(store.keys("groups/"))
     share = sum(result.delivered) / WORKERS
-    assert min(result.delivered) > 0, "nobody starves"
+    assert min(result.delivered) > share / 3, "nobody starves"
     assert max(result.delivered) < 3 * share
     # A claim and a group each, and few entries; how often a fleet looks is measured in bench.
-    assert 2 <= result.operations["create"] / result.groups < 2.5
+    assert 1.8 < result.operations["create"] / result.groups < 2.5
 
 
 def test_a_window_below_the_fleet_is_refused(tmp_path):
@@ -59,6 +61,8 @@ def test_large_fleets_look_and_beat_less_often():
         beat = beat_pause(bounds, still_seconds=still_seconds, **options)
         return idle_pause(bounds, **options), beat
 
+    large = Bounds(vocab_size=100, groups_per_batch=4000, max_staleness=4)
+    assert idle_pause(large, groups_in_flight=16, busy=False) == 5.0
     assert pauses(4) == (0.5, 5.0) and pauses(4000) == (20.0, 72.0)
     assert pauses(4000, 60.0)[1] == 12.0, "four beats may be lost"
-    assert [claim_step(n) for n in (1, 4, 16, 64)] == [1, 1, 4, 16]
+    assert [claim_step(n) for n in (1, 4, 16, 64)] == [1, 1, 2, 10]
