@@ -5,7 +5,8 @@ compare results; what `Memo` knows is not run at all.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 from jax_t2sql.errors import UserError
@@ -75,8 +76,9 @@ class _Case:
     mode: Mode
     database: Path
 
-    @property
+    @cached_property
     def pred(self) -> str:
+        """The predicted statement, without what surrounds it."""
         statement, rest = split_statement(self.answer.sql)
         return self.answer.sql if rest else statement
 
@@ -131,28 +133,31 @@ def grade_answers(
         open_cases: list[tuple[int, _Case, str]] = []
         for answer in answers[first : first + _CHUNK]:
             question = questions[answer.question_id]
+            place = find(question.db_id)
             for key, gold in question.golds.items():
                 if keys is not None and key not in keys:
                     continue
+                database = place if isinstance(place, Path) else Path()
+                case = _Case(answer, key, gold.sql, modes[question.question_id, key], database)
                 for grader in graders:
-                    case = _Case(answer, key, gold.sql, modes[question.question_id, key], Path())
-                    place = find(question.db_id)
-                    if answer.sql is None:
-                        value = 0.0 if grader in VALUED else None
-                        correct = None if grader in VALUED else False
-                        kept = Kept(answer.ending, correct, value, answer.error)
-                        rows.append(case.row(grader, kept))
-                    elif isinstance(place, UserError):
-                        rows.append(
-                            case.row(grader, Kept("infrastructure", None, None, str(place)))
-                        )
-                    else:
-                        open_cases.append((len(rows), replace(case, database=place), grader))
-                        rows.append(None)
+                    kept = _without_running(case, grader, place)
+                    if kept is None:
+                        open_cases.append((len(rows), case, grader))
+                    rows.append(kept and case.row(grader, kept))
         found = _with_memo([(c, g) for _, c, g in open_cases], pool, memo, limits)
         for (place, case, grader), kept in zip(open_cases, found, strict=True):
             rows[place] = case.row(grader, kept)
         yield [row for row in rows if row is not None]
+
+
+def _without_running(case: _Case, grader: str, place: Path | UserError) -> Kept | None:
+    """The verdict where there is nothing to run, or nothing to run it on."""
+    if case.answer.sql is None:
+        correct, value = (None, 0.0) if grader in VALUED else (False, None)
+        return Kept(case.answer.ending, correct, value, case.answer.error)
+    if isinstance(place, UserError):
+        return Kept("infrastructure", None, None, str(place))
+    return None
 
 
 def _with_memo(
