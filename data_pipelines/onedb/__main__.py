@@ -1,4 +1,4 @@
-"""`python -m data_pipelines.onedb`: scan, legend, build, audit, compare."""
+"""`python -m data_pipelines.onedb`: a training set for one database, from its data alone."""
 
 from data_pipelines.onedb.program import main
 from jax_t2sql.programs import run_program

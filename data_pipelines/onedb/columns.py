@@ -26,6 +26,11 @@ _RANKED = frozenset(
     " hour minute second floor room season round week semester term stage game jersey number"
     " quarter bib lane seed".split()
 )
+# Numbers that stand for a person, a subject or a place.
+_CODED = frozenset(
+    "major minor advisor adviser mentor supervisor owner manager president head chair principal"
+    " author editor director capital parent mother father spouse host guest department".split()
+)
 _ADDITIVE = frozenset(
     "amount total quantity sales population revenue cost costs salary attendance votes points area"
     " hours credits budget profit profits money payment value balance deposit enrollment"
@@ -174,6 +179,8 @@ def judge(
     )
     if is_year:
         return "year", "", tuple(notes)
+    if words[-1] in _CODED:
+        return ("category" if distinct <= 12 and filled > distinct else "key"), "", tuple(notes)
     if set(words) & _RANKED and "of" not in words:
         return ("category" if distinct <= 12 and filled > distinct else "key"), "", tuple(notes)
     placeholders = dict(values).get(low, 0)

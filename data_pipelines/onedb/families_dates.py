@@ -82,14 +82,14 @@ def growth(d: Draw) -> Draft:
     a, b = (f"SUM(CASE WHEN {t} THEN {what} ELSE 0 END)" for t in told)
     many = d.voice.many(table.name)
     thing = f"total {d.voice.noun(number)} of the {many}" if number else f"number of {many}"
-    dated = f"by {d.voice.noun(column)}"
+    noun = d.voice.noun(column)
     return Draft(
         family="growth",
         tier=4,
         sql=f"SELECT CAST({b} - {a} AS REAL) * 100 / {a} {source.sql}",
         asks=(
-            f"the percentage by which the {thing} grew from {first} to {second} ({dated};"
-            " negative if it fell)",
+            f"the percentage change from the {thing} whose {noun} is in {first} to that of the"
+            f" {many} whose {noun} is in {second} (negative if it fell)",
         ),
         many=False,
         weaker=(f"SELECT CAST({a} - {b} AS REAL) * 100 / {b} {source.sql}",),

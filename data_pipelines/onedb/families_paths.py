@@ -36,14 +36,14 @@ def far_condition(d: Draw, path: Path) -> tuple[Condition, str, str]:
 def far_clause(d: Draw, path: Path, condition: Condition, **how) -> str:
     """The clause; a row known by its name is named: "linked to the superpower Flight"."""
     table = d.live.table(path[-1].target)
-    by_name = table.label == (condition.column.name,) and condition.op == "equal"
-    if by_name and not path[-1].up or by_name and _through_link(d, path):
+    by_name = table.named and table.label == (condition.column.name,) and condition.op == "equal"
+    if by_name and (not path[-1].up or _through_link(d, path)):
         return d.voice.relative(path, value_text(condition.values[0]), **how)
     return d.voice.relative(path, condition, **how)
 
 
 def _through_link(d: Draw, path: Path) -> bool:
-    return len(path) > 1 and d.live.is_link(path[-2].target)
+    return len(path) > 1 and d.voice.plain_link(path[-2].target)
 
 
 def several(path: Path) -> bool:

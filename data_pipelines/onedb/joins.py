@@ -203,7 +203,7 @@ def _likeness(child: Table, column: str, parent: Table, target: str) -> float:
     thing = singular(phrase(parent.name)).split()
     if other[-1] not in _KEY_WORDS and own != other:
         return 0.0
-    stem = own[:-1] if own[-1] in _KEY_WORDS else own
+    stem = own[:-1] if own[-1] in (*_KEY_WORDS, "name") else own
     if own == other and len(other) > 1:
         # The same name in both: the table that it is named after is the parent.
         named = " ".join(stem) in (" ".join(thing), thing[-1])

@@ -17,7 +17,7 @@ from data_pipelines.onedb.words import phrase, plural, singular, split_name
 _THESAURUS = {
     "superhero": ("hero",), "customer": ("client",), "movie": ("film",), "film": ("movie",),
     "employee": ("staff member",), "colour": ("color",), "physician": ("doctor",),
-    "car": ("automobile",), "salary": ("pay",), "birthday": ("date of birth",),
+    "car": ("automobile",), "birthday": ("date of birth",),
     "telephone": ("phone",), "instructor": ("teacher",), "alignment": ("moral alignment",),
     "shop": ("store",), "store": ("shop",), "purchase": ("order",), "nation": ("country",),
     "company": ("firm",), "grade": ("mark",), "capacity": ("seating capacity",),
@@ -104,7 +104,7 @@ def draft(scan: Scan, descriptions: Mapping[tuple[str, str], str] | None = None)
     names = [phrase(table.name) for table in scan.tables]
     tables = {}
     for table in scan.tables:
-        noun = singular(_split_compound(phrase(table.name), names)) or table.name
+        noun = singular(_split_compound(_plain_name(table.name), names)) or table.name
         others = {word: plural(word) for word in _THESAURUS.get(noun, ())}
         if is_link(scan, table.name):
             noun += " entry"
@@ -120,6 +120,14 @@ def draft(scan: Scan, descriptions: Mapping[tuple[str, str], str] | None = None)
         if is_link(scan, table.name)
     }
     return Legend(tables, joins, links)
+
+
+def _plain_name(name: str) -> str:
+    """A table's name as words, without what only says what kind of table it is."""
+    words = phrase(name).split(" ")
+    if len(words) > 1 and words[0] in ("ref", "tbl", "dim", "lookup", "lu", "fact"):
+        words = words[1:]
+    return " ".join(words)
 
 
 def _split_compound(text: str, names: list[str]) -> str:

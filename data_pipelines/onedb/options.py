@@ -51,7 +51,7 @@ class Build:
     out: Path
     """Question file to write; OUT.report.json and OUT.html lie beside it."""
     rows: int = 2000
-    """Questions wanted."""
+    """Questions wanted; there are more where the database has more join paths than that."""
     seed: int = 0
     """The same seed, database and legend give the same file."""
     legend: Path | None = None

@@ -60,7 +60,8 @@ def draw_pool(
     families: list[Family] | None = None,
     say: Callable[[str], None] = lambda text: None,
 ) -> Pool:
-    """Draws up to `count` questions; fewer where the database has no more to ask.
+    """Draws `count` questions; fewer where the database has no more to ask, more where there are
+    more join paths, each of which gets one.
 
     The same database, legend, count and seed give the same pool.
 

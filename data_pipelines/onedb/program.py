@@ -121,6 +121,8 @@ def _build(args: Build) -> None:
 
     if args.rows < 1:
         raise UserError(f"--rows is {args.rows}; it must be at least 1")
+    if not args.out.parent.is_dir():
+        raise UserError(f"--out {args.out}: there is no folder {args.out.parent}; make it first")
     if not 0 <= args.evidence_share <= 1:
         raise UserError(f"--evidence-share is {args.evidence_share}; it must be from 0 to 1")
     with open_live(args.database, args.legend) as live:

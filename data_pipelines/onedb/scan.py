@@ -149,6 +149,8 @@ def _table(stored: StoredTable, keys: set[tuple[str, str]], run: Run, skipped: l
         for c in columns
     ]
     primary = stored.primary_key or _unique_column(columns, rows)
+    if not primary and unique and rows > 1 and not any(c.nulls for c in columns if c.name in label):
+        primary = label
     return Table(
         name=stored.name,
         rows=rows,

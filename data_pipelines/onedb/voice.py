@@ -154,7 +154,7 @@ class Voice:
         """have at least one superhero whose … ; are linked to the superpower Flight"""
         hop, rest = path[0], path[1:]
         have, are = ("have", "are") if many else ("has", "is")
-        if self.live.is_link(hop.target) and rest and rest[0].up:
+        if self.plain_link(hop.target) and rest and rest[0].up:
             link = self.link(hop.target)
             not_ = "not " if negated else ""
             there, beyond = rest[0].target, rest[1:]
@@ -178,6 +178,15 @@ class Voice:
 
     def _role_or_one(self, hop: Hop) -> str:
         return self.role(hop.edge) if self.needs_role(hop) else self.one(hop.target)
+
+    def plain_link(self, table: str) -> bool:
+        """Whether "linked to" says it: no other table links the same two, which are two."""
+        if not self.live.is_link(table):
+            return False
+        ends = {name: [e.parent for e in self.live.edges if e.child == name] for name in
+                {e.child for e in self.live.edges} if self.live.is_link(name)}  # fmt: skip
+        mine = set(ends[table])
+        return len(mine) == 2 and sum(set(other) == mine for other in ends.values()) == 1
 
     def needs_role(self, hop: Hop) -> bool:
         """Whether several keys join the two tables, so that the role must be said.

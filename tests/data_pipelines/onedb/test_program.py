@@ -68,6 +68,10 @@ def test_scan_prints_tables_and_json(library, capsys):
     [
         (["build", "LIB", "--out", "OUT", "--rows", "0"], "at least 1"),
         (["build", "LIB", "--out", "OUT", "--evidence-share", "2"], "from 0 to 1"),
+        (["build", "LIB", "--out", "/nowhere/pool.jsonl"], "there is no folder"),
+        (["scan", "LIB", "--policy", "far:away"], "local:MODEL"),
+        (["gate", "LIB", "--databases", "LIB", "--policy", "x", "--variants", "odd"], "is unknown"),
+        (["perturbed", "LIB", "--databases", "LIB", "--copies", "0"], "at least 1"),
         (["build", "LIB", "--out", "OUT", "--legend", "nowhere.yaml"], "cannot be read"),
         (["build", "nowhere.sqlite", "--out", "OUT"], "cannot be read"),
         (["legend", "LIB"], "either --out"),
