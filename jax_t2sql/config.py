@@ -15,8 +15,9 @@ class DataConfig:
     """Questions and databases."""
 
     train: Annotated[str | None, tyro.conf.arg(aliases=("--data",))] = None
-    """Question file (JSONL or JSON array; our, BIRD's or Spider's field names), or a dataset:
-    tfds:NAME, tfds:FOLDER/NAME:VERSION@SPLIT. None: the built-in world, made on the spot."""
+    """Question file (JSONL, JSON array or .parquet; our, BIRD's or Spider's field names), or a
+    dataset: tfds:NAME, tfds:FOLDER/NAME:VERSION@SPLIT. None: the built-in world, made on the
+    spot."""
     mix: tuple[str, ...] = ()
     """More datasets to train on, each with its share of the draws: tfds:mine=0.3."""
     databases: Annotated[str | None, tyro.conf.arg(aliases=("--databases",))] = None
@@ -54,7 +55,9 @@ class PromptConfig:
     evidence: Literal["plain", "structured"] = "plain"
     """structured: external knowledge in numbered pieces, and for each a requirement and a
     verification line in the model's messages."""
-    tool_format: Literal["auto", "hermes", "qwen3_coder", "llama", "kimi", "deepseek"] = "auto"
+    tool_format: Literal[
+        "auto", "hermes", "qwen3_coder", "glm", "llama", "kimi", "deepseek", "plain"
+    ] = "auto"
     """How tool calls are written. auto: as the model's chat template does."""
     worked_example: bool = True
     """Show one solved question (tools)."""
@@ -134,6 +137,55 @@ class WarmupConfig:
     """Pairs a step."""
     lr: float | None = None
     """Peak learning rate. None: 4e-3 (full), 1e-4 (lora)."""
+    hint_share: float = 0.0
+    """Share of the pairs, among those that have a hint, whose prompt shows it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class HintsConfig:
+    """Help with questions that no rollout of a group got right: they are put again, with a hint.
+    Never in evaluation."""
+
+    file: str | None = None
+    """Hints as JSON lines, as data_pipelines.hints writes them. None: no hints."""
+    strength: Literal["light", "medium", "strong"] = "medium"
+    """How much the hints say that are used."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LearnabilityConfig:
+    """Draws questions by how much their rollouts are expected to differ, instead of in epochs."""
+
+    enabled: bool = False
+    """Off: each question once an epoch."""
+    floor: float = 0.1
+    """Least weight of a draw; 1 is that of a question of which half the rollouts are right."""
+    memory: float = 0.7
+    """Share of a question's earlier outcomes that still counts when it is drawn again."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RobustnessConfig:
+    """Training prompts whose evidence is not the question's own. Never in evaluation."""
+
+    evidence_withheld: float = 0.0
+    """Share of the prompts of questions with evidence that are put without it."""
+    evidence_wrong: float = 0.0
+    """Share of them that are put with wrong evidence."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class AlarmsConfig:
+    """Watches for runs that go wrong, and says what was seen and what to do."""
+
+    action: Literal["off", "warn", "stop"] = "warn"
+    """stop: the run keeps what it learned and goes on to its last evaluation."""
+    window: int = 10
+    """Steps that are compared with the best as many before."""
+    length_factor: float = 2.0
+    """Alarm when sampled tokens a rollout grew by this factor and accuracy did not."""
+    unfinished_share: float = 0.5
+    """Alarm when more rollouts than this end without an answer, and it was once fewer."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -146,6 +198,10 @@ class EvalConfig:
     """Questions of the evaluations during RL; None: all."""
     final_questions: int | None = None
     """Questions of the evaluations before and after RL; None: all."""
+    patience: int | None = None
+    """Evaluations in a row without a better one, after which RL stops. None: it does not."""
+    min_gain: float = 0.0
+    """Accuracy above the best so far by more than this is better."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -220,6 +276,23 @@ class SamplerConfig:
 
 
 @dataclass(frozen=True, kw_only=True)
+class FleetConfig:
+    """Samplers that are processes of their own, `python -m jax_t2sql.sample`, on any machine."""
+
+    workers: int = 0
+    """How many are going to be started. 0: none, the learner samples by itself."""
+    groups_in_flight: int = 16
+    """Groups that each has under way at once."""
+    length_gate: float = 0.0
+    """Least ratio of the mean length of what is trained to that of all that arrives (mean of the
+    last 20 steps); below it the learner waits for the slower groups. 0: it never waits."""
+    publish_every: int = 1
+    """Updates between publications of the adapter's files."""
+    still_seconds: float = 60.0
+    """A sampler that gives no sign of life for so long is dead: others get its tasks."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class CheckpointConfig:
     """Checkpoints of adapter, optimizer and data cursor."""
 
@@ -250,4 +323,9 @@ class TrainConfig:
     reward: RewardConfig = field(default_factory=RewardConfig)
     learner: LearnerConfig = field(default_factory=LearnerConfig)
     sampler: SamplerConfig = field(default_factory=SamplerConfig)
+    fleet: FleetConfig = field(default_factory=FleetConfig)
     checkpoint: CheckpointConfig = field(default_factory=CheckpointConfig)
+    hints: HintsConfig = field(default_factory=HintsConfig)
+    learnability: LearnabilityConfig = field(default_factory=LearnabilityConfig)
+    robustness: RobustnessConfig = field(default_factory=RobustnessConfig)
+    alarms: AlarmsConfig = field(default_factory=AlarmsConfig)

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from jax_t2sql.grading import GradingPool
-from jax_t2sql.rollouts import PromptBuilder, Rollout, grade_episodes, run_episodes
+from jax_t2sql.prompt_builder import PromptBuilder
+from jax_t2sql.rollouts import Rollout, grade_episodes, run_episodes
 from jax_t2sql.sampling.policy import Policy
 from jax_t2sql.stats import wilson
 from jax_t2sql.text2sql import Problem
@@ -77,7 +78,7 @@ def evaluate(
         )
         rollouts = grade_episodes(states, prompts=prompts, pool=pool)
         found = [(r.state.problem, _answer(r)) for r in rollouts]
-        found += [(problem, _unanswered(problem, reason)) for problem, reason in too_long]
+        found += [(problem, unanswered(problem, reason)) for problem, reason in too_long]
         place = {id(problem): index for index, problem in enumerate(part)}
         yield [answer for _, answer in sorted(found, key=lambda item: place[id(item[0])])]
 
@@ -91,7 +92,8 @@ def _answer(rollout: Rollout) -> Answer:
     )
 
 
-def _unanswered(problem: Problem, reason: str) -> Answer:
+def unanswered(problem: Problem, reason: str) -> Answer:
+    """A wrong answer: the question was not put, since its prompt is too long."""
     record = {
         "question_id": problem.question_id,
         "db_id": problem.db_id,
@@ -146,6 +148,8 @@ def sample_record(rollout: Rollout) -> dict:
         "difficulty": problem.difficulty,
         "question": problem.question,
         "evidence": problem.evidence,
+        **({"evidence_given": problem.given} if problem.given != "own" else {}),
+        **({"hint": problem.hint} if problem.hint else {}),
         "gold_sql": problem.gold_sql,
         "predicted_sql": state.ending.sql,
         "grading": problem.grading,

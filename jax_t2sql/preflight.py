@@ -1,33 +1,18 @@
 """Every fault of a program's input at once, before anything slow starts or any file is written."""
 
-from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from data_pipelines.mixture import parse_mixture
+from jax_t2sql.bus.preflight import check_bus, window_fault
+from jax_t2sql.checks import check_all
 from jax_t2sql.config import TrainConfig
+from jax_t2sql.contract import make_bounds
 from jax_t2sql.datasets import heldout_split, open_data
 from jax_t2sql.errors import UserError
+from jax_t2sql.hints import read_hints
+from jax_t2sql.models import check_model
 from jax_t2sql.rundir import check_workdir
 from jax_t2sql.sql import resolve_database
-
-
-def check_all(checks: Sequence[Callable[[], object]]) -> None:
-    """Makes every check, then reports all that failed.
-
-    Raises:
-      UserError: one message; with several faults a numbered list of them.
-    """
-    faults = []
-    for check in checks:
-        try:
-            check()
-        except UserError as error:
-            faults.append(str(error))
-    if len(faults) == 1:
-        raise UserError(faults[0])
-    if faults:
-        lines = [f"  {number}. {fault}" for number, fault in enumerate(faults, start=1)]
-        raise UserError("\n".join([f"{len(faults)} faults of the input:", *lines]))
 
 
 def check_questions(
@@ -63,15 +48,36 @@ def check_folder(databases: str | Path) -> None:
         raise UserError(f"{databases}: no such directory or file; pass the folder of the databases")
 
 
-def check_training(config: TrainConfig, workdir: Path) -> None:
-    """Checks a resolved configuration's workdir, model, question files and databases.
+def check_run_bus(config: TrainConfig, location: str, *, hosts: int = 1) -> list[str]:
+    """Checks that the bus of a run keeps its promises; returns what is only doubtful.
+
+    Args:
+      location: directory or URL.
+      hosts: processes of the learner.
 
     Raises:
       UserError: names every fault.
     """
-    from jax_t2sql.models import check_model  # loads jax; the other checks do not
+    return check_bus(
+        location,
+        bounds=make_bounds(config, vocab_size=1),
+        workers=config.fleet.workers or hosts - 1,
+        groups_in_flight=config.fleet.groups_in_flight if config.fleet.workers else 0,
+    )
 
+
+def check_training(config: TrainConfig, workdir: Path, *, hosts: int = 1) -> None:
+    """Checks a resolved configuration's workdir, model, question files and databases.
+
+    Args:
+      hosts: processes of the learner.
+
+    Raises:
+      UserError: names every fault.
+    """
     checks = [lambda: check_workdir(config, workdir)]
+    if config.hints.file is not None:
+        checks.append(lambda: read_hints(config.hints.file, config.hints.strength))
     data = config.data
     if config.model != "tiny":  # which makes its own questions
         checks.append(lambda: check_model(config.model))
@@ -92,4 +98,23 @@ def check_training(config: TrainConfig, workdir: Path) -> None:
                         path, folder, split=split
                     )
                 )
+    if config.fleet.workers:
+        checks.append(lambda: _check_window(config))
+    elif hosts > 1:
+        checks.append(lambda: _refuse_inline(hosts))
     check_all(checks)
+
+
+def _refuse_inline(hosts: int) -> None:
+    raise UserError(
+        f"--fleet.workers is 0, but {hosts} hosts train together and cannot sample by themselves;"
+        " give the number of sampler processes that are going to be started"
+    )
+
+
+def _check_window(config: TrainConfig) -> None:
+    bounds, fleet = make_bounds(config, vocab_size=1), config.fleet
+    if fault := window_fault(bounds, fleet.workers, fleet.groups_in_flight):
+        raise UserError(
+            f"{fault} (--fleet.workers, --fleet.groups-in-flight, --rl.groups, --rl.max-staleness)"
+        )

@@ -35,8 +35,9 @@ class SampleArgs:
     """Directory or URL of the run's bus, usually WORKDIR/bus."""
     policy: str
     """Which server samples: vllm:http://HOST:PORT."""
-    groups: int = 16
-    """Groups under way at once; each is a question with all its rollouts."""
+    groups: int | None = None
+    """Groups under way at once; each is a question with all its rollouts. By default what the
+    learner's --fleet.groups-in-flight says."""
     name: str | None = None
     """Of this sampler, unique in the fleet; by default from host name and process id."""
     served_model_name: str | None = None
@@ -51,6 +52,8 @@ class SampleArgs:
     """Held-out question file on this machine; likewise."""
     eval_databases: Path | None = None
     """Databases of the held-out questions on this machine; likewise."""
+    hints: Path | None = None
+    """File of hints on this machine, where the run has them; likewise."""
     workdir: Path | None = None
     """The run's folder, for the built-in world; by default the one that the bus lies in."""
     sql_workers: int | None = None
@@ -93,7 +96,7 @@ def main(argv: list[str] | None = None) -> int:
         description=__doc__,
     )
     url = server_url(args.policy)
-    if args.groups < 1:
+    if args.groups is not None and args.groups < 1:
         raise UserError(f"--groups is {args.groups}; it must be at least 1")
     # Adapters are read with JAX, which must leave the accelerator to the server.
     os.environ["JAX_PLATFORMS"] = "cpu"
@@ -112,6 +115,7 @@ def main(argv: list[str] | None = None) -> int:
         databases=args.databases,
         eval_data=args.eval_data,
         eval_databases=args.eval_databases,
+        hints=args.hints,
     )
     with (
         make_sampler_pool(config, workers=args.sql_workers) as pool,
@@ -131,6 +135,7 @@ async def _sample(args: SampleArgs, url: str, store, run, *, model: Path, cache:
     """Everything that needs the event loop: server, checks, work."""
     from jax_t2sql.bus import SamplerBus
     from jax_t2sql.contract import make_contract
+    from jax_t2sql.sample_voice import Voice
     from jax_t2sql.sample_worker import Worker
     from jax_t2sql.sampling.vllm import VllmClient
     from jax_t2sql.sampling.vllm_adapters import AdapterHost
@@ -147,7 +152,8 @@ async def _sample(args: SampleArgs, url: str, store, run, *, model: Path, cache:
         stop_ids=run.model.tokenizer.stop_ids,
         request_seconds=args.request_seconds,
     )
-    client.on_trouble = lambda line: say(f"the server: {line}") if line else None
+    voice = Voice(say)
+    client.on_trouble = voice.server
     server = None
     if args.spawn_vllm:
         server = asyncio.create_task(_server(args, url, run, model, name, say).watch())
@@ -163,10 +169,17 @@ async def _sample(args: SampleArgs, url: str, store, run, *, model: Path, cache:
     try:
         base = await _first(job, server)
         host = AdapterHost(client, config=run.model.config, base=base, canary=canary)
+        fleet = run.config.fleet
         worker = Worker(
-            run=run, bus=bus, client=client, host=host, groups=args.groups, cache=cache, say=say
+            run=run,
+            bus=bus,
+            client=client,
+            host=host,
+            groups=args.groups or fleet.groups_in_flight,
+            cache=cache,
+            voice=voice,
+            still_seconds=fleet.still_seconds,
         )
-        client.on_trouble = worker.server_trouble
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, worker.stop.set)
         say(f"sampler {name} works for run {bus.state.start.run}")

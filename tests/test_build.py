@@ -18,6 +18,7 @@ DISTRIBUTIONS = {
     "snowflake": "snowflake-connector-python",
     "sqlite_utils": "sqlite-utils",
     "tensorflow_datasets": "tensorflow-datasets",
+    "yaml": "PyYAML",
     "z3": "z3-solver",
 }
 

@@ -10,7 +10,7 @@ from jax_t2sql.eval.options import EvalArgs
 from jax_t2sql.eval.questions import Asked, finder, problem_of
 from jax_t2sql.eval.snow_schema import read_snow_doc
 from jax_t2sql.eval.tasks import Task
-from jax_t2sql.rollouts import PromptBuilder
+from jax_t2sql.prompt_builder import PromptBuilder
 from jax_t2sql.text2sql import Codec, EpisodeConfig, Problem
 
 

@@ -22,14 +22,14 @@ class Unreachable(Exception):
     """No proper answer came: refused, cut off, timed out, or not HTTP. Asking again may help."""
 
 
+class CutOff(Unreachable):
+    """The request was sent, and no proper answer came: it may itself be what the server died of."""
+
+
 class HttpClient:
-    """Asks one server.
+    """Asks one server. Raises UserError for a URL that is none.
 
-    Args:
-      headers: sent with every request.
-
-    Raises:
-      UserError: the URL is none, or a header would break the request.
+    headers: sent with every request.
     """
 
     def __init__(
@@ -38,7 +38,7 @@ class HttpClient:
         *,
         max_connections: int = 512,
         timeout: float = 600.0,
-        headers: Mapping[str, str] = {},  # noqa: B006  (only read)
+        headers: Mapping[str, str] | None = None,
     ):
         parts = urlsplit(url if "://" in url else f"http://{url}")
         try:
@@ -55,12 +55,12 @@ class HttpClient:
         self._secure = ssl.create_default_context() if parts.scheme == "https" else None
         self._host, self._port = parts.hostname, port or (443 if self._secure else 80)
         self._base = parts.path.rstrip("/")
-        if not all(value.isprintable() and value.isascii() for value in headers.values()):
-            names = ", ".join(headers)
-            raise UserError(f"a value of the headers {names} has characters that none may have")
-        self._headers = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
         self._idle: list[tuple[asyncio.StreamReader, asyncio.StreamWriter]] = []
         self._turn = asyncio.Semaphore(max_connections)
+        if not all(v.isprintable() and v.isascii() for v in (headers or {}).values()):
+            names = ", ".join(headers)
+            raise UserError(f"a value of the headers {names} has characters that none may have")
+        self._headers = "".join(f"{name}: {value}\r\n" for name, value in (headers or {}).items())
 
     async def ask(
         self, method: str, path: str, value: Any = None, *, timeout: float | None = None
@@ -70,13 +70,12 @@ class HttpClient:
         value: sent as JSON unless None. timeout: seconds, from when the request's turn has come.
 
         Raises:
-            Unreachable: there was no answer.
+            Unreachable: there was no answer; CutOff if the request was sent.
         """
         body = b"" if value is None else json.dumps(value).encode()
         head = (
             f"{method} {self._base}{path} HTTP/1.1\r\nHost: {self._host}:{self._port}\r\n"
-            f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n"
-            f"{self._headers}\r\n"
+            f"{self._headers}Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
         )
         async with self._turn:
             try:
@@ -84,20 +83,24 @@ class HttpClient:
                     return await self._exchange(head.encode() + body)
             except TimeoutError as error:
                 limit = timeout or self.timeout
-                raise Unreachable(f"{self.url}{path}: no answer in {limit:g} s") from error
-            except (OSError, EOFError, ValueError, asyncio.LimitOverrunError) as error:
-                what = str(error) or type(error).__name__
-                raise Unreachable(f"{self.url}{path}: {what}") from error
+                raise CutOff(f"{self.url}{path}: no answer in {limit:g} s") from error
+            except CutOff as error:
+                raise CutOff(f"{self.url}{path}: {error}") from error
+            except OSError as error:
+                raise Unreachable(f"{self.url}{path}: {_what(error)}") from error
 
     async def _exchange(self, request: bytes) -> tuple[int, bytes]:
         while self._idle:
             # The server may have closed an idle connection just now; then a new one is tried.
-            with contextlib.suppress(OSError, EOFError):
+            with contextlib.suppress(OSError, EOFError, ValueError, asyncio.LimitOverrunError):
                 return await self._exchange_on(self._idle.pop(), request)
         connection = await asyncio.open_connection(
             self._host, self._port, ssl=self._secure, limit=_MAX_HEAD_BYTES
         )
-        return await self._exchange_on(connection, request)
+        try:
+            return await self._exchange_on(connection, request)
+        except (OSError, EOFError, ValueError, asyncio.LimitOverrunError) as error:
+            raise CutOff(_what(error)) from error
 
     async def _exchange_on(self, connection, request: bytes) -> tuple[int, bytes]:
         reader, writer = connection
@@ -122,6 +125,10 @@ class HttpClient:
             writer.close()
             with contextlib.suppress(OSError):
                 await writer.wait_closed()
+
+
+def _what(error: Exception) -> str:
+    return str(error) or type(error).__name__
 
 
 def _read_head(head: bytes) -> tuple[int, dict[str, str]]:
