@@ -77,7 +77,9 @@ class PromptBuilder:
     def ids(self, problem: Problem) -> tuple[int, ...]:
         """Token ids of the problem's prompt."""
         if problem.given != "own" and len(self._ids) > _KEPT_PROMPTS:
-            self._ids.clear()  # there are as many such prompts as tasks
+            # There are as many such prompts as tasks.
+            self._ids.clear()
+            self._fitted.clear()
         if problem not in self._ids:
             if problem.db_id not in self._schemas:
                 self._schemas[problem.db_id] = self._read_schema(problem)
@@ -85,7 +87,7 @@ class PromptBuilder:
         return self._ids[problem]
 
     def messages(self, problem: Problem) -> list[Message]:
-        """The prompt of one of the run's own questions, with as much of the schema as `ids` has."""
+        """The problem's prompt as messages, with as much of the schema as `ids` has."""
         self.ids(problem)
         whole = self._schemas[problem.db_id]
         return self._messages(problem, self._fitted.get(problem) or (whole and whole.text))
@@ -131,9 +133,9 @@ class PromptBuilder:
             if len(ids) <= self.room:
                 break
             budget -= len(ids) - self.room
+        self._fitted[problem] = shown.text
         tables = f", {len(shown.tables_left_out)} tables left out" * bool(shown.tables_left_out)
         if problem.given == "own":
-            self._fitted[problem] = shown.text
             self._cut[problem] = f"{shown.columns} of {shown.all} columns shown{tables}"
         return ids
 

@@ -10,10 +10,10 @@ from jax_t2sql.eval.episodes import answer_row, unanswered
 from jax_t2sql.eval.options import EvalArgs
 from jax_t2sql.eval.prompting import digest, make_prompts, problems_of
 from jax_t2sql.eval.questions import Asked, problem_of
+from jax_t2sql.eval.specs import PolicySpec
 from jax_t2sql.eval.tasks import Task
 from jax_t2sql.eval.text_codec import TextCodec, completion_of
 from jax_t2sql.grading import GradingPool
-from jax_t2sql.policy_specs import PolicySpec
 from jax_t2sql.rollouts import rollout_seed
 from jax_t2sql.scores.records import AnswerRow
 from jax_t2sql.text2sql import (

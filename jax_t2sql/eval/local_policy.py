@@ -10,11 +10,11 @@ from jax_t2sql.eval.episodes import answer_row, unanswered
 from jax_t2sql.eval.options import EvalArgs
 from jax_t2sql.eval.prompting import make_prompts, problems_of, prompt_config, prompts_digest
 from jax_t2sql.eval.questions import Asked
+from jax_t2sql.eval.specs import PolicySpec
 from jax_t2sql.eval.tasks import Task
 from jax_t2sql.grading import GradingPool
 from jax_t2sql.models import load_adapter, load_model
 from jax_t2sql.models.files import digest_files
-from jax_t2sql.policy_specs import PolicySpec
 from jax_t2sql.rollouts import run_episodes
 from jax_t2sql.sampling.chat import ChatCodec
 from jax_t2sql.sampling.engine import Engine

@@ -15,10 +15,10 @@ from jax_t2sql.eval.predictions import write_predictions
 from jax_t2sql.eval.questions import Asked, load_questions
 from jax_t2sql.eval.results import make_results
 from jax_t2sql.eval.snow_pool import Exploration, SnowPool
+from jax_t2sql.eval.specs import PolicySpec, parse_policy
 from jax_t2sql.eval.table import print_results
 from jax_t2sql.eval.tasks import Task, all_tasks
 from jax_t2sql.grading import GradingPool
-from jax_t2sql.policy_specs import PolicySpec, parse_policy
 from jax_t2sql.rundir import write_json
 from jax_t2sql.scores.cost import read_prices
 from jax_t2sql.scores.graders import VALUED, parse_graders

@@ -14,12 +14,12 @@ from jax_t2sql.eval.local_policy import adapter_digest
 from jax_t2sql.eval.options import EvalArgs
 from jax_t2sql.eval.prompting import make_prompts, problems_of, prompt_config, prompts_digest
 from jax_t2sql.eval.questions import Asked, problem_of
+from jax_t2sql.eval.specs import PolicySpec
 from jax_t2sql.eval.tasks import Task
 from jax_t2sql.grading import GradingPool
 from jax_t2sql.models import LoadedModel, ModelConfig, Tokenizer
 from jax_t2sql.models.checkpoints import weight_files
 from jax_t2sql.models.files import digest_files, read_json
-from jax_t2sql.policy_specs import PolicySpec
 from jax_t2sql.sample_episodes import play_turns
 from jax_t2sql.sampling.chat import ChatCodec
 from jax_t2sql.sampling.policy import SampleRequest

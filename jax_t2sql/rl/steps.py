@@ -71,8 +71,11 @@ def _step(loop: Loop, taken: Taken, fresh: list) -> Step:
     applied = metrics["skipped"] == 0.0
     loop.version += applied
     metrics |= group_metrics(fresh or trained)
+    ages = [group.staleness(batch.step) for group in taken.batch]
+    if loop.bus.state.start.bounds.max_staleness:
+        metrics["staleness_max"] = max(ages)
     metrics |= {
-        "staleness_mean": float(np.mean([g.staleness(batch.step) for g in taken.batch])),
+        "staleness_mean": float(np.mean(ages)),
         "length_used_vs_all": batch.length_ratio,
         **{
             f"fate_{fate.replace('-', '_')}": count

@@ -6,7 +6,7 @@ import pytest
 
 from jax_t2sql.errors import UserError
 from jax_t2sql.eval.__main__ import main
-from jax_t2sql.policy_specs import PolicySpec, parse_policy
+from jax_t2sql.eval.specs import PolicySpec, parse_policy
 from jax_t2sql.scores.records import AnswerRow, read_rows
 
 

@@ -52,15 +52,3 @@ def parse_policy(text: str) -> PolicySpec:
             f"--policy is {text!r}; give a model or server before and an adapter after the +"
         )
     return PolicySpec(kind, model, adapter)
-
-
-def parse_local_policy(text: str) -> tuple[str, str | None]:
-    """(model, adapter or None) of a policy in this process.
-
-    Raises:
-      UserError: it is no local:MODEL[+ADAPTER].
-    """
-    spec = parse_policy(text)
-    if spec.kind != "local":
-        raise UserError(f"the policy is {text!r}; it must be local:MODEL or local:MODEL+ADAPTER")
-    return spec.target, spec.adapter
