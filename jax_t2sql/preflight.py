@@ -1,36 +1,18 @@
 """Every fault of a program's input at once, before anything slow starts or any file is written."""
 
-from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from data_pipelines.mixture import parse_mixture
 from jax_t2sql.bus.preflight import check_bus, window_fault
+from jax_t2sql.checks import check_all
 from jax_t2sql.config import TrainConfig
 from jax_t2sql.contract import make_bounds
 from jax_t2sql.datasets import heldout_split, open_data
 from jax_t2sql.errors import UserError
 from jax_t2sql.hints import read_hints
+from jax_t2sql.models import check_model
 from jax_t2sql.rundir import check_workdir
 from jax_t2sql.sql import resolve_database
-
-
-def check_all(checks: Sequence[Callable[[], object]]) -> None:
-    """Makes every check, then reports all that failed.
-
-    Raises:
-      UserError: one message; with several faults a numbered list of them.
-    """
-    faults = []
-    for check in checks:
-        try:
-            check()
-        except UserError as error:
-            faults.append(str(error))
-    if len(faults) == 1:
-        raise UserError(faults[0])
-    if faults:
-        lines = [f"  {number}. {fault}" for number, fault in enumerate(faults, start=1)]
-        raise UserError("\n".join([f"{len(faults)} faults of the input:", *lines]))
 
 
 def check_questions(
@@ -93,8 +75,6 @@ def check_training(config: TrainConfig, workdir: Path, *, hosts: int = 1) -> Non
     Raises:
       UserError: names every fault.
     """
-    from jax_t2sql.models import check_model  # loads jax; the other checks do not
-
     checks = [lambda: check_workdir(config, workdir)]
     if config.hints.file is not None:
         checks.append(lambda: read_hints(config.hints.file, config.hints.strength))

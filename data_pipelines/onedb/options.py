@@ -120,7 +120,7 @@ class Perturbed:
     """After training: the share of rewarded queries that stop matching on perturbed data."""
 
     records: tyro.conf.Positional[Path]
-    """samples.jsonl or evaluations/*.jsonl of a run, or verdicts.jsonl of jax_t2sql.eval."""
+    """samples.jsonl or evaluations/*.jsonl of a run, or the --out of jax_t2sql.eval."""
     databases: Path
     """Folder of databases, or the one file."""
     copies: int = 10

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from jax_t2sql.errors import UserError
 from jax_t2sql.json_rows import json_rows
+from jax_t2sql.scores.run import read_run
 from jax_t2sql.sql import resolve_database
 from jax_t2sql.stats import wilson
 
@@ -38,11 +39,13 @@ class PerturbedReport:
 
 
 def read_records(path: Path) -> list[dict]:
-    """Records of a run's samples.jsonl, of evaluations/*.jsonl or of eval's verdicts.jsonl.
+    """Records of a run's samples.jsonl, of evaluations/*.jsonl or of an evaluation's folder.
 
     Raises:
       UserError: the file is something else.
     """
+    if path.is_dir():
+        return _evaluated(path)
     try:
         with open(path, "rb") as file:
             records = [record for _, record in json_rows(file, path)]
@@ -56,6 +59,31 @@ def read_records(path: Path) -> list[dict]:
                 f"{path}: row {number} has no verdict; give samples or verdicts of a run"
             )
     return [record for record in records if needed <= record.keys() and record["predicted_sql"]]
+
+
+def _evaluated(folder: Path) -> list[dict]:
+    """An evaluation's first answers under its first grader and answer key."""
+    run = read_run(folder)
+    grader, key = run.choose(None, None)
+    correct = run.correct(grader, key)
+    answers = {(answer.question_id, answer.evidence): answer for answer in reversed(run.answers)}
+    records = []
+    for name, question in run.questions.items():
+        answer = answers.get((name, run.evidence))
+        if answer is None or answer.sql is None or name not in correct:
+            continue
+        gold = question.golds[key]
+        records.append(
+            {
+                "question_id": name,
+                "db_id": question.db_id,
+                "gold_sql": gold.sql,
+                "predicted_sql": answer.sql,
+                "grading": gold.grading,
+                "verdict": "equal" if correct[name] else "different",
+            }
+        )
+    return records
 
 
 def check_rewarded(

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from jax_t2sql.checks import check_all
 from jax_t2sql.errors import UserError
 from jax_t2sql.eval.answering import Answerer, collect_answers
 from jax_t2sql.eval.judging import collect_executions, collect_verdicts, differing_golds
@@ -18,7 +19,6 @@ from jax_t2sql.eval.specs import PolicySpec, parse_policy
 from jax_t2sql.eval.table import print_results
 from jax_t2sql.eval.tasks import Task, all_tasks
 from jax_t2sql.grading import GradingPool
-from jax_t2sql.preflight import check_all
 from jax_t2sql.rundir import write_json
 from jax_t2sql.scores.cost import read_prices
 from jax_t2sql.scores.graders import VALUED, parse_graders

@@ -7,6 +7,7 @@ import pytest
 from data_pipelines.onedb.perturbed import check_rewarded, read_records
 from data_pipelines.onedb.program import main
 from jax_t2sql.errors import UserError
+from jax_t2sql.eval.__main__ import main as evaluate
 
 GOLD = "SELECT COUNT(*) FROM book WHERE genre = 'novel'"
 
@@ -51,3 +52,18 @@ def test_other_files_are_refused(tmp_path):
     path.write_text('{"question": "q"}\n')
     with pytest.raises(UserError, match="has no verdict"):
         read_records(path)
+
+
+def test_the_folder_of_an_evaluation_holds_records_too(tmp_path, library, live):
+    (count,) = live.run(GOLD).rows[0]
+    questions = tmp_path / "questions.jsonl"
+    rows = [{"db_id": "library", "question": f"<{n}>", "SQL": GOLD} for n in range(3)]
+    questions.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    predictions = tmp_path / "predictions.sql"
+    predictions.write_text(f"{GOLD}\nSELECT {count} FROM book LIMIT 1\nSELECT 'none'\n")
+    folder = tmp_path / "out"
+    arguments = ["--data", str(questions), "--databases", str(library), "--workers", "1"]
+    evaluate([*arguments, "--policy", f"file:{predictions}", "--out", str(folder)])
+    records = read_records(folder)
+    assert [record["verdict"] for record in records] == ["equal", "equal", "different"]
+    assert len(check_rewarded(records, library).broken) == 1
