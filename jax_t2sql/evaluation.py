@@ -156,6 +156,7 @@ def sample_record(rollout: Rollout) -> dict:
         turns.append({"role": "assistant", "text": turn.text})
         if turn.observation is not None:
             turns.append({"role": "tool", "text": turn.observation})
+    calls = [turn for turn in state.turns if turn.kind == "call"]
     sampled = [version for version, mask in zip(state.versions, state.mask, strict=True) if mask]
     return {
         "question_id": problem.question_id,
@@ -172,6 +173,8 @@ def sample_record(rollout: Rollout) -> dict:
         "detail": verdict.detail if verdict else state.ending.reason,
         **({"equivalence": equivalence_record(rollout.equivalence)} if rollout.equivalence else {}),
         "ending": state.ending.kind,
+        "calls": len(calls),
+        "calls_failed": sum(turn.status != "ok" for turn in calls),
         "version": min(sampled),
         "prompt_tokens": state.prompt_length,
         "completion_tokens": sum(state.mask),

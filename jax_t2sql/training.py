@@ -31,7 +31,7 @@ from jax_t2sql.bus import (
 from jax_t2sql.config import TrainConfig
 from jax_t2sql.config_loading import to_dict
 from jax_t2sql.contract import grader_name, make_contract, run_name
-from jax_t2sql.groups import traces
+from jax_t2sql.groups import solve_counts, traces
 from jax_t2sql.heldout import evaluate_heldout, evaluation_metrics, final_evaluation, pick
 from jax_t2sql.learner import Checkpointer, LearnerState
 from jax_t2sql.models import export_adapter, save_hf
@@ -42,7 +42,8 @@ from jax_t2sql.report import write_report
 from jax_t2sql.rl import Loop, restore, train
 from jax_t2sql.rundir import Clock, check_workdir, open_workdir, print_result, write_json
 from jax_t2sql.sampling.chat import ChatCodec
-from jax_t2sql.tracking import Tracker, read_metrics
+from jax_t2sql.solves import Solves
+from jax_t2sql.tracking import SOLVES_FILE, Tracker, iterate, read_metrics
 from jax_t2sql.warmup import warm_up
 
 
@@ -143,6 +144,7 @@ def _train(run: Run, progress: Progress) -> dict:
         Checkpointer(workdir / "checkpoints" / "rl", keep=config.checkpoint.keep) as checkpointer,
     ):
         logged = {(row["phase"], row["step"]) for row in read_metrics(workdir)}
+        solves = Solves(iterate(workdir / SOLVES_FILE))
 
         def log_warmup(step: int, metrics: dict) -> None:
             if ("warmup", step) not in logged:
@@ -168,6 +170,9 @@ def _train(run: Run, progress: Progress) -> dict:
         def on_step(version: int, metrics: dict, groups: Sequence[Group]) -> None:
             clock.save()
             if ("rl", version) not in logged:
+                visits = solve_counts(groups, version)
+                tracker.log_solves(visits)
+                metrics = metrics | (solves.observe(visits) if visits else {})
                 tracker.log(version, metrics | {"cpu_seconds": clock.cpu()})
                 tracker.log_samples(version, traces(groups))
             progress.step(version, metrics)
