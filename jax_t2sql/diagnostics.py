@@ -21,12 +21,12 @@ def diagnose(groups: Sequence[Group]) -> dict[str, float]:
 
     Of the answers: `answers_failed_share`, whose query gave no result, and one number for each way
     to fail that occurred. Of the calls before an answer: `calls_mean` a rollout, and
-    `calls_failed_share`. Of rollouts with numbered knowledge: `evidence_complied_share` (both blocks
-    whole), `requirement_missed_share`, `verification_missed_share`. Of answers to questions with
-    knowledge: `evidence_used_share`, the part of the columns and values named by it that the SQL
-    holds. Of all answers: `same_<facet>_share`, whose structure is the gold query's;
-    `distinct_omitted_share` of those whose gold removes doubles, `distinct_superfluous_share` of the
-    others.
+    `calls_failed_share`. Of rollouts with numbered knowledge: `evidence_complied_share` (both
+    blocks whole), `requirement_missed_share`, `verification_missed_share`. Of answers to questions
+    with knowledge: `evidence_used_share`, the part of the columns and values named by it that the
+    SQL holds. Of all answers: `same_<facet>_share`, whose structure is the gold query's;
+    `distinct_omitted_share` of those whose gold removes doubles, `distinct_superfluous_share` of
+    the others.
     """
     records = [read_trace(rollout) for group in groups for rollout in group.rollouts]
     return _execution(records) | _evidence(records) | structure(records)

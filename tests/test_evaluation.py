@@ -296,6 +296,7 @@ def test_group_metrics_count_shares():
             valid=valid,
             ending=ending,
             terms={"correct": correct},
+            trace="",
             mask_T=np.array([0, 0, 1, 1, 0, 1], bool),
         )
 

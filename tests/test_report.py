@@ -274,10 +274,12 @@ def test_a_noisy_curve_gets_its_running_mean():
 
 def test_the_band_is_the_wilson_interval():
     rows = [{"step": 4, "phase": "eval", "eval_accuracy": 0.5, "eval_n": 40}]
-    ((figure,), _) = build_figures(rows)
-    low, high, mean = figure["data"]
-    assert (low["y"][0], high["y"][0]) == pytest.approx(wilson(20, 40))
-    assert mean["y"] == [0.5] and mean["x"] == [4]
+    figures, _ = build_figures(rows)
+    assert [figure["title"] for figure in figures] == ["Accuracy", "Pool and test"]
+    for figure in figures:
+        low, high, mean = figure["data"]
+        assert (low["y"][0], high["y"][0]) == pytest.approx(wilson(20, 40))
+        assert mean["y"] == [0.5] and mean["x"] == [4]
 
 
 def test_warm_up_and_reinforcement_are_apart():

@@ -17,8 +17,8 @@ _COMPARISONS = ("=", "==", "<>", "!=", "<", ">", "<=", ">=")
 _COMPARING_WORDS = ("LIKE", "BETWEEN")
 _NO_COLUMN = frozenset(
     "and or not null like between in is as desc asc distinct select from where group by order"
-    " having limit join on case when then else end cast real integer text date sum count avg min max"
-    " divide subtract multiply add percentage ratio strftime substr".split()
+    " having limit join on case when then else end cast real integer text date sum count avg min"
+    " max divide subtract multiply add percentage ratio strftime substr".split()
 )
 
 
