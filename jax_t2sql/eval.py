@@ -133,7 +133,7 @@ def evaluate_file(args: EvalArgs) -> dict:
     from jax_t2sql.models import check_model, load_adapter, load_model
     from jax_t2sql.preflight import check_all, check_folder, check_questions
     from jax_t2sql.progress import Progress
-    from jax_t2sql.rollouts import PromptBuilder
+    from jax_t2sql.prompt_builder import PromptBuilder
     from jax_t2sql.sampling.chat import ChatCodec
     from jax_t2sql.sampling.engine import Engine
     from jax_t2sql.sql import Limits

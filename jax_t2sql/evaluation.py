@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from jax_t2sql.grading import GradingPool
-from jax_t2sql.rollouts import PromptBuilder, Rollout, grade_episodes, run_episodes
+from jax_t2sql.prompt_builder import PromptBuilder
+from jax_t2sql.rollouts import Rollout, grade_episodes, run_episodes
 from jax_t2sql.sampling.policy import Policy
 from jax_t2sql.stats import wilson
 from jax_t2sql.text2sql import Problem

@@ -16,7 +16,8 @@ from jax_t2sql.diagnostics import diagnose
 from jax_t2sql.evaluation import is_correct, sample_record
 from jax_t2sql.grading import EquivalenceRule, GradingPool, RewardRule
 from jax_t2sql.learner import Trajectory, group_advantages
-from jax_t2sql.rollouts import PromptBuilder, Rollout, grade_episodes, rollout_seed, run_episodes
+from jax_t2sql.prompt_builder import PromptBuilder
+from jax_t2sql.rollouts import Rollout, grade_episodes, rollout_seed, run_episodes
 from jax_t2sql.sampling.policy import Policy
 from jax_t2sql.text2sql import Problem
 

@@ -4,9 +4,10 @@ import hashlib
 import json
 from collections.abc import Callable, Sequence
 
-from jax_t2sql.assembly import Questions, Run
+from jax_t2sql.assembly import Run
 from jax_t2sql.evaluation import Answer, Score, evaluate, score
 from jax_t2sql.progress import Progress
+from jax_t2sql.question_set import Questions
 from jax_t2sql.rundir import write_json
 from jax_t2sql.sampling.engine import Engine
 from jax_t2sql.text2sql import Problem

@@ -8,7 +8,8 @@ from typing import Any
 
 from jax_t2sql.errors import UserError
 from jax_t2sql.grading import GradingPool
-from jax_t2sql.rollouts import PromptBuilder, rollout_seed
+from jax_t2sql.prompt_builder import PromptBuilder
+from jax_t2sql.rollouts import rollout_seed
 from jax_t2sql.sampling.policy import SampleRequest
 from jax_t2sql.sampling.vllm import AdapterGone, Refused, VllmClient
 from jax_t2sql.sampling.vllm_adapters import AdapterHost, Served

@@ -15,7 +15,6 @@ from jax_t2sql.assembly import (
     build_prompts,
     episode_config,
     load_base,
-    load_questions,
     make_pool,
 )
 from jax_t2sql.bus import Log, Start, Store
@@ -25,6 +24,7 @@ from jax_t2sql.grading import GradingPool
 from jax_t2sql.models import LoadedModel, ModelConfig, Tokenizer, check_model
 from jax_t2sql.models.checkpoints import weight_files
 from jax_t2sql.models.files import digest_files, read_json
+from jax_t2sql.question_set import load_questions
 from jax_t2sql.sampling.chat import ChatCodec
 
 

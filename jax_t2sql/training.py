@@ -17,9 +17,7 @@ from jax_t2sql.assembly import (
     enable_compilation_cache,
     episode_config,
     load_base,
-    load_questions,
     make_pool,
-    write_reasons,
 )
 from jax_t2sql.bus import (
     Bounds,
@@ -38,6 +36,7 @@ from jax_t2sql.models import export_adapter, save_hf
 from jax_t2sql.policies import check_targets, make_engine, make_rl_learner, serve, trainable_spec
 from jax_t2sql.preflight import check_training
 from jax_t2sql.progress import Progress
+from jax_t2sql.question_set import load_questions, write_reasons
 from jax_t2sql.report import write_report
 from jax_t2sql.rl import Loop, restore, train
 from jax_t2sql.rundir import Clock, check_workdir, open_workdir, print_result, write_json

@@ -12,7 +12,7 @@ from jax_t2sql.batching import make_batch
 from jax_t2sql.errors import UserError
 from jax_t2sql.learner import Checkpointer, LearnerState, Trajectory
 from jax_t2sql.policies import make_sft_learner, warmup_schedule
-from jax_t2sql.rollouts import PromptBuilder
+from jax_t2sql.prompt_builder import PromptBuilder
 from jax_t2sql.rundir import restore_checkpoint
 from jax_t2sql.text2sql import Problem
 

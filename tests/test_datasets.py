@@ -12,13 +12,13 @@ import pytest
 pytest.importorskip("tensorflow_datasets", reason="needs the [data] extra")
 
 from data_pipelines import import_data  # noqa: E402
-from jax_t2sql.assembly import load_questions  # noqa: E402
 from jax_t2sql.config import DataConfig, TrainConfig  # noqa: E402
 from jax_t2sql.config_loading import resolve  # noqa: E402
 from jax_t2sql.datasets import heldout_split, open_data  # noqa: E402
 from jax_t2sql.errors import UserError  # noqa: E402
 from jax_t2sql.grading import GradingPool  # noqa: E402
 from jax_t2sql.preflight import check_training  # noqa: E402
+from jax_t2sql.question_set import load_questions  # noqa: E402
 from jax_t2sql.sql import resolve_database  # noqa: E402
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -12,7 +12,8 @@ from jax_t2sql.eval import EvalArgs, evaluate_file, split_policy
 from jax_t2sql.evaluation import evaluate, is_correct, sample_record, score, score_by
 from jax_t2sql.grading import EquivalenceRule, GradingPool, RewardRule
 from jax_t2sql.groups import equivalence_metrics, group_metrics
-from jax_t2sql.rollouts import PromptBuilder, grade_episodes, rollout_seed, run_episodes
+from jax_t2sql.prompt_builder import PromptBuilder
+from jax_t2sql.rollouts import grade_episodes, rollout_seed, run_episodes
 from jax_t2sql.text2sql import Completion, EpisodeConfig, Problem
 from jax_t2sql.text2sql.prompt_options import PromptOptions
 

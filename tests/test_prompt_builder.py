@@ -7,7 +7,7 @@ import pytest
 
 from jax_t2sql.assembly import episode_config
 from jax_t2sql.config import PromptConfig
-from jax_t2sql.rollouts import PromptBuilder
+from jax_t2sql.prompt_builder import PromptBuilder
 from jax_t2sql.text2sql import EpisodeConfig, Problem, PromptOptions
 
 QUESTION = "Which visitor paid the highest entrance fee?"
