@@ -6,7 +6,6 @@ import logging
 import os
 import socket
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 
 import jax
@@ -21,7 +20,6 @@ from jax_t2sql.assembly import (
 )
 from jax_t2sql.bus import (
     Bounds,
-    Group,
     SamplerBus,
     open_store,
     start_or_takeover,
@@ -29,7 +27,6 @@ from jax_t2sql.bus import (
 from jax_t2sql.config import TrainConfig
 from jax_t2sql.config_loading import to_dict
 from jax_t2sql.contract import grader_name, make_contract, run_name
-from jax_t2sql.groups import solve_counts, traces
 from jax_t2sql.heldout import evaluate_heldout, evaluation_metrics, final_evaluation, pick
 from jax_t2sql.learner import Checkpointer, LearnerState
 from jax_t2sql.models import export_adapter, save_hf
@@ -38,11 +35,11 @@ from jax_t2sql.preflight import check_training
 from jax_t2sql.progress import Progress
 from jax_t2sql.question_set import load_questions, write_reasons
 from jax_t2sql.report import write_report
-from jax_t2sql.rl import Loop, restore, train
+from jax_t2sql.rl import Feed, Hooks, InlineSampling, Loop, QuestionTasks, restore, train
+from jax_t2sql.rl.recording import Recorder
 from jax_t2sql.rundir import Clock, check_workdir, open_workdir, print_result, write_json
 from jax_t2sql.sampling.chat import ChatCodec
-from jax_t2sql.solves import Solves
-from jax_t2sql.tracking import SOLVES_FILE, Tracker, iterate, read_metrics
+from jax_t2sql.tracking import Tracker
 from jax_t2sql.warmup import warm_up
 
 
@@ -142,75 +139,55 @@ def _train(run: Run, progress: Progress) -> dict:
         Tracker(workdir, first_step=resumed + 1) as tracker,
         Checkpointer(workdir / "checkpoints" / "rl", keep=config.checkpoint.keep) as checkpointer,
     ):
-        logged = {(row["phase"], row["step"]) for row in read_metrics(workdir)}
-        solves = Solves(iterate(workdir / SOLVES_FILE))
-
-        def log_warmup(step: int, metrics: dict) -> None:
-            if ("warmup", step) not in logged:
-                tracker.log(step, metrics | {"cpu_seconds": clock.cpu()}, phase="warmup")
-            clock.save()
-            progress.step(step, metrics)
-
-        def log_evaluation(version: int, metrics: dict) -> None:
-            if ("eval", version) not in logged:
-                tracker.log(version, metrics, phase="eval")
-                logged.add(("eval", version))
-
+        recorder = Recorder(run, tracker, clock, progress)
         progress.phase("warmup", config.warmup.steps)
-        warm = warm_up(run, on_step=log_warmup)
+        warm = warm_up(run, on_step=recorder.warmup)
         state = dataclasses.replace(
             learner.init(run.model.params, jax.random.key(config.seed)), trainable=warm.trainable
         )
         serve(engine, spec, run.model.params, state, 0)
         final_set = pick(run.questions.heldout, config.eval.final_questions)
         before = final_evaluation(run, engine, "before", final_set, progress)
-        log_evaluation(0, before["metrics"])
-
-        def on_step(version: int, metrics: dict, groups: Sequence[Group]) -> None:
-            clock.save()
-            if ("rl", version) not in logged:
-                visits = solve_counts(groups, version)
-                tracker.log_solves(visits)
-                metrics = metrics | (solves.observe(visits) if visits else {})
-                tracker.log(version, metrics | {"cpu_seconds": clock.cpu()})
-                tracker.log_samples(version, traces(groups))
-            progress.step(version, metrics)
-
+        recorder.evaluation(0, before["metrics"])
         watched = pick(run.questions.heldout, config.eval.questions)
 
-        def on_publish(version: int) -> None:
-            every = config.eval.every
+        def evaluate_version(loop: Loop) -> None:
+            every, version = config.eval.every, loop.version
             due = every and version % every == 0 and 0 < version < config.rl.steps
-            if due and ("eval", version) not in logged:
+            if due and not recorder.has("eval", version):
                 metrics = evaluation_metrics(evaluate_heldout(run, engine, watched), run.questions)
-                log_evaluation(version, metrics)
+                recorder.evaluation(version, metrics)
                 progress.step(version, metrics)
+                for hook in loop.hooks.after_evaluation:
+                    hook(loop, version, metrics)
 
         loop = Loop(
             run=run,
             learner=learner,
             spec=spec,
             state=state,
-            engine=engine,
-            learner_bus=learner_bus,
-            sampler_bus=SamplerBus(
-                store, sampler="inline", contract=contract, learner_epoch=learner_bus.epoch
+            bus=learner_bus,
+            feed=Feed(QuestionTasks(run)),
+            sampling=InlineSampling(
+                engine,
+                SamplerBus(
+                    store, sampler="inline", contract=contract, learner_epoch=learner_bus.epoch
+                ),
             ),
             checkpointer=checkpointer,
             export=lambda state, directory: _export(run, state, directory),
-            on_step=on_step,
-            on_publish=on_publish,
             say=progress.message,
+            hooks=Hooks(after_step=[recorder.step], after_publish=[evaluate_version]),
         )
         progress.phase("rl", config.rl.steps)
         if resumed:
             progress.message(f"resuming at step {resumed}: what the checkpoint lacks is replayed")
         restore(loop)
         if loop.version:
-            on_publish(loop.version)  # an evaluation that a kill cut short is made up for
+            evaluate_version(loop)  # one that a kill cut short is made up for
         train(loop)
         after = final_evaluation(run, engine, "after", final_set, progress)
-        log_evaluation(loop.version, after["metrics"])
+        recorder.evaluation(loop.version, after["metrics"])
         trained = workdir / ("model" if config.adapter.kind == "full" else "adapter")
         _export(run, loop.state, trained)
         result = {
@@ -230,7 +207,8 @@ def _train(run: Run, progress: Progress) -> dict:
         write_json(workdir / "result.json", result)
         published = learner_bus.state.last_publish.adapter
         learner_bus.end(
-            reason=f"{loop.version} updates applied", final=published.name if published else None
+            reason=f"{loop.version} updates applied{f': {loop.stopped}' if loop.stopped else ''}",
+            final=published.name if published else None,
         )
     report = write_report(workdir)
     progress.message(f"report written to {report}")

@@ -1,0 +1,28 @@
+"""The reinforcement-learning loop over the bus.
+
+A step issues tasks (`tasks`), takes the groups that arrived (`take`), logs the batch, updates
+(`update`), checkpoints and publishes (`checkpoints`), in the order of
+`jax_t2sql.bus.learner_side`; so a run that is killed at any point goes on where the log says.
+Where groups come from is a `Sampling`: `inline` samples in this process. What else happens after a
+step, a publish or an evaluation is hung into `Loop.hooks`; which questions are asked is a
+`TaskSource`.
+"""
+
+from jax_t2sql.rl.checkpoints import restore
+from jax_t2sql.rl.inline import InlineSampling
+from jax_t2sql.rl.loop import Hooks, Loop, Sampling, Step
+from jax_t2sql.rl.steps import train
+from jax_t2sql.rl.tasks import Feed, QuestionTasks, TaskSource
+
+__all__ = [
+    "Feed",
+    "Hooks",
+    "InlineSampling",
+    "Loop",
+    "QuestionTasks",
+    "Sampling",
+    "Step",
+    "TaskSource",
+    "restore",
+    "train",
+]

@@ -1,0 +1,64 @@
+"""The sampler inside the learner's process: everything issued is sampled before the update."""
+
+import time
+from collections.abc import Sequence
+
+from jax_t2sql.assembly import equivalence_rule, reward_rule
+from jax_t2sql.bus import Group, ReadyGroup, SamplerBus
+from jax_t2sql.errors import UserError
+from jax_t2sql.groups import sample_groups
+from jax_t2sql.policies import serve
+from jax_t2sql.rl.loop import Loop
+from jax_t2sql.sampling.engine import Engine
+
+# Looks in a row at a log whose tasks all belong to others. One or two come after a restart.
+_IDLE_LOOKS = 10
+
+
+class InlineSampling:
+    """Claims what is open, plays and grades it, hands it over; the engine shares the weights."""
+
+    def __init__(self, engine: Engine, bus: SamplerBus):
+        self.engine, self.bus = engine, bus
+        self._problems: dict = {}
+        self._idle = 0
+
+    def room(self, loop: Loop) -> int:
+        return loop.run.config.rl.groups
+
+    def work(self, loop: Loop) -> list[Group]:
+        started, run = time.perf_counter(), loop.run
+        self._problems = self._problems or {p.question_id: p for p in run.questions.train}
+        self.bus.refresh()
+        tasks = self.bus.claim(run.config.rl.groups)
+        self._idle = 0 if tasks else self._idle + 1
+        if self._idle > _IDLE_LOOKS:
+            raise UserError(
+                f"no task of the run in {self.bus.store!r} is left to this process: other samplers"
+                " have claimed them all. Stop those, then run the same command"
+            )
+        groups = sample_groups(
+            tasks,
+            self._problems,
+            bus=self.bus,
+            policy=self.engine,
+            prompts=run.prompts,
+            pool=run.pool,
+            reward_empty=run.config.data.empty_gold == "keep",
+            rule=reward_rule(run.config.reward),
+            equivalence=equivalence_rule(run.config.reward),
+        )
+        self.bus.put_groups(groups)
+        loop.spend("sample", time.perf_counter() - started)
+        return groups
+
+    def choose(self, loop: Loop, ready: Sequence[ReadyGroup]) -> Sequence[ReadyGroup]:
+        """All of them: there will not be more before the next update."""
+        return ready
+
+    def files_due(self, loop: Loop) -> bool:
+        """Only with a checkpoint: they are for others to read."""
+        return False
+
+    def serve(self, loop: Loop) -> None:
+        serve(self.engine, loop.spec, loop.base, loop.state, loop.version)
