@@ -10,7 +10,7 @@ from jax_t2sql.prompt_builder import PromptBuilder
 from jax_t2sql.rollouts import Rollout, grade_episodes, run_episodes
 from jax_t2sql.sampling.policy import Policy
 from jax_t2sql.stats import wilson
-from jax_t2sql.text2sql import Problem
+from jax_t2sql.text2sql import Compliance, Problem
 
 if TYPE_CHECKING:
     from jax_t2sql.equivalence import Verdict as EquivalenceVerdict
@@ -148,6 +148,17 @@ def equivalence_record(verdict: "EquivalenceVerdict") -> dict:
     }
 
 
+def _missed(compliance: Compliance | None) -> dict:
+    """Numbers of the pieces of knowledge that an episode left out of its blocks."""
+    if compliance is None:
+        return {}
+    missed = {
+        "requirement": list(compliance.requirement_missing),
+        "verification": list(compliance.verification_missing),
+    }
+    return {"evidence_missed": missed}
+
+
 def sample_record(rollout: Rollout) -> dict:
     """One episode as people read it, for `Tracker.log_samples` and verdict files."""
     state, verdict = rollout.state, rollout.verdict
@@ -173,6 +184,7 @@ def sample_record(rollout: Rollout) -> dict:
         "verdict": verdict.status if verdict else "no_answer",
         "detail": verdict.detail if verdict else state.ending.reason,
         **({"equivalence": equivalence_record(rollout.equivalence)} if rollout.equivalence else {}),
+        **_missed(rollout.compliance),
         "ending": state.ending.kind,
         "calls": len(calls),
         "calls_failed": sum(turn.status != "ok" for turn in calls),
