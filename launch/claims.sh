@@ -1,0 +1,11 @@
+#!/usr/bin/env bash
+# Do the recipe's claims hold? Trains the quickstart's tiny model with and without each of its parts,
+# three seeds each, and prints a table with intervals. About three hours on two cores.
+#
+#   launch/claims.sh [--out DIR] [--only a,c] [--seeds N] [--jobs N] [--help]
+#
+# Kill it at any moment: the same command goes on. The table is in DIR/claims.md.
+set -euo pipefail
+source "$(dirname "${BASH_SOURCE[0]}")/_env.sh"
+ensure_env run
+exec "$VENV/bin/python" tests/bench/claims "$@"
