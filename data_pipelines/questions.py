@@ -56,9 +56,9 @@ class QuestionStream:
             raise ValueError(f"shard is {shard}; it must be (index, count) with index < count")
         self._seed, self._shuffle, self._shares = seed, shuffle, dict(shares or {})
         self._position, self._shard = 0, shard
-        self._dataset = _mixed(_parts(problems, self._shares), seed, shuffle)
+        self._dataset = _mixed(question_parts(problems, self._shares), seed, shuffle)
         self._size = len(problems)
-        self._hash = _hash(problems)
+        self._hash = hash_questions(problems)
 
     @property
     def epoch(self) -> int:
@@ -88,22 +88,39 @@ class QuestionStream:
         Raises:
           UserError: the state is of another seed, order or set of questions.
         """
-        for name, mine in self.state().items():
-            if name != "position" and state.get(name) != mine:
-                raise UserError(
-                    f"the data cursor was saved with {name}={state.get(name)!r}, this run has"
-                    f" {mine!r}; resume with the questions and seed that the run started with"
-                )
-        position = state.get("position")
-        if not isinstance(position, int) or position < 0:
-            raise UserError(f"the data cursor has position={position!r}; it must be 0 or more")
-        self._position = position
+        self._position = check_cursor(state, self.state())
 
 
-def _parts(
+def check_cursor(state: Mapping[str, Any], mine: Mapping[str, Any]) -> int:
+    """The position that a state names.
+
+    Args:
+      state: what was saved.
+      mine: a state of the stream that is to go on from there.
+
+    Raises:
+      UserError: the two differ in more than their position, or that is no position.
+    """
+    for name, value in mine.items():
+        if name != "position" and state.get(name) != value:
+            raise UserError(
+                f"the data cursor was saved with {name}={state.get(name)!r}, this run has"
+                f" {value!r}; resume with the questions and seed that the run started with"
+            )
+    position = state.get("position")
+    if not isinstance(position, int) or position < 0:
+        raise UserError(f"the data cursor has position={position!r}; it must be 0 or more")
+    return position
+
+
+def question_parts(
     problems: Sequence[Problem], shares: Mapping[str, float]
 ) -> list[tuple[list[Problem], float]]:
-    """(questions, weight): one part a named source, and one of all others."""
+    """(questions, weight): one part a named source, and one of all others.
+
+    Raises:
+      UserError: shares that do not fit the questions.
+    """
     named = {name: [p for p in problems if p.source == name] for name in shares}
     for name, found in named.items():
         if not found:
@@ -133,7 +150,8 @@ def _mixed(parts: Sequence[tuple[list[Problem], float]], seed: int, shuffle: boo
     return grain.MapDataset.mix(datasets, weights=[weight for _, weight in parts])
 
 
-def _hash(problems: Sequence[Problem]) -> str:
+def hash_questions(problems: Sequence[Problem]) -> str:
+    """Of all fields of all questions, in order."""
     digest = hashlib.sha256()
     for problem in problems:
         digest.update(json.dumps(astuple(problem)).encode())

@@ -4,6 +4,7 @@ Every fault of the input that can be found before the first step is found here.
 """
 
 import dataclasses
+import functools
 import os
 import shutil
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ from pathlib import Path
 from jax_t2sql.config import DataConfig, PromptConfig, RewardConfig, TrainConfig
 from jax_t2sql.errors import UserError
 from jax_t2sql.grading import EquivalenceRule, GradingPool, RewardRule
+from jax_t2sql.hints import HintBook
 from jax_t2sql.models import (
     LoadedModel,
     ModelConfig,
@@ -26,6 +28,7 @@ from jax_t2sql.question_set import Questions
 from jax_t2sql.sql import Limits
 from jax_t2sql.text2sql import Codec, EpisodeConfig, Problem, PromptOptions, load_problems
 from jax_t2sql.text2sql.tool_formats import tool_format_of
+from jax_t2sql.variants import Variants
 
 # Of which 256 are the bytes, which leaves room for every word and most values of the world.
 _TINY_VOCAB = 700
@@ -42,6 +45,12 @@ class Run:
     prompts: PromptBuilder
     heldout_prompts: PromptBuilder
     pool: GradingPool
+    hints: HintBook | None = None
+
+    @functools.cached_property
+    def variants(self) -> Variants:
+        """How its tasks put their questions."""
+        return Variants(self.questions.train, self.prompts, self.hints, self.config.robustness)
 
 
 def load_base(config: TrainConfig, workdir: Path) -> tuple[LoadedModel, DataConfig]:

@@ -134,6 +134,55 @@ class WarmupConfig:
     """Pairs a step."""
     lr: float | None = None
     """Peak learning rate. None: 4e-3 (full), 1e-4 (lora)."""
+    hint_share: float = 0.0
+    """Share of the pairs, among those that have a hint, whose prompt shows it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class HintsConfig:
+    """Help with questions that no rollout of a group got right: they are put again, with a hint.
+    Never in evaluation."""
+
+    file: str | None = None
+    """Hints as JSON lines, as data_pipelines.hints writes them. None: no hints."""
+    strength: Literal["light", "medium", "strong"] = "medium"
+    """How much the hints say that are used."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LearnabilityConfig:
+    """Draws questions by how much their rollouts are expected to differ, instead of in epochs."""
+
+    enabled: bool = False
+    """Off: each question once an epoch."""
+    floor: float = 0.1
+    """Least weight of a draw; 1 is that of a question of which half the rollouts are right."""
+    memory: float = 0.7
+    """Share of a question's earlier outcomes that still counts when it is drawn again."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RobustnessConfig:
+    """Training prompts whose evidence is not the question's own. Never in evaluation."""
+
+    evidence_withheld: float = 0.0
+    """Share of the prompts of questions with evidence that are put without it."""
+    evidence_wrong: float = 0.0
+    """Share of them that are put with wrong evidence."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class AlarmsConfig:
+    """Watches for runs that go wrong, and says what was seen and what to do."""
+
+    action: Literal["off", "warn", "stop"] = "warn"
+    """stop: the run keeps what it learned and goes on to its last evaluation."""
+    window: int = 10
+    """Steps that are compared with the best as many before."""
+    length_factor: float = 2.0
+    """Alarm when sampled tokens a rollout grew by this factor and accuracy did not."""
+    unfinished_share: float = 0.5
+    """Alarm when more rollouts than this end without an answer, and it was once fewer."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -146,6 +195,10 @@ class EvalConfig:
     """Questions of the evaluations during RL; None: all."""
     final_questions: int | None = None
     """Questions of the evaluations before and after RL; None: all."""
+    patience: int | None = None
+    """Evaluations in a row without a better one, after which RL stops. None: it does not."""
+    min_gain: float = 0.0
+    """Accuracy above the best so far by more than this is better."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -254,3 +307,7 @@ class TrainConfig:
     learner: LearnerConfig = field(default_factory=LearnerConfig)
     sampler: SamplerConfig = field(default_factory=SamplerConfig)
     checkpoint: CheckpointConfig = field(default_factory=CheckpointConfig)
+    hints: HintsConfig = field(default_factory=HintsConfig)
+    learnability: LearnabilityConfig = field(default_factory=LearnabilityConfig)
+    robustness: RobustnessConfig = field(default_factory=RobustnessConfig)
+    alarms: AlarmsConfig = field(default_factory=AlarmsConfig)

@@ -160,6 +160,17 @@ def _check(config: TrainConfig) -> None:
         ("sampler.max_prompt_tokens", config.sampler.max_prompt_tokens, 1, None),
         ("checkpoint.every", config.checkpoint.every, 1, None),
         ("checkpoint.keep", config.checkpoint.keep, 1, None),
+        ("warmup.hint_share", config.warmup.hint_share, 0, 1),
+        # At 0 a question that was solved once would never be drawn again.
+        ("learnability.floor", config.learnability.floor, 1e-3, 1),
+        ("learnability.memory", config.learnability.memory, 0, 1),
+        ("robustness.evidence_withheld", config.robustness.evidence_withheld, 0, 1),
+        ("robustness.evidence_wrong", config.robustness.evidence_wrong, 0, 1),
+        ("eval.patience", config.eval.patience, 1, None),
+        ("eval.min_gain", config.eval.min_gain, 0, 1),
+        ("alarms.window", config.alarms.window, 2, None),
+        ("alarms.length_factor", config.alarms.length_factor, 1.1, None),
+        ("alarms.unfinished_share", config.alarms.unfinished_share, 0.05, 1),
     ]
     for name, value, low, high in bounds:
         if value is None:  # left open: decided when the run is put together
@@ -171,6 +182,22 @@ def _check(config: TrainConfig) -> None:
         raise UserError(
             f"--loss.ratio-low is {config.loss.ratio_low}, but --loss.name policy_gradient bounds"
             " weights from above only; leave it at 0, or use cispo"
+        )
+    changed = config.robustness.evidence_withheld + config.robustness.evidence_wrong
+    if changed > 1:
+        raise UserError(
+            f"--robustness.evidence-withheld and --robustness.evidence-wrong are {changed:g}"
+            " together; they are shares of the same prompts: make their sum at most 1"
+        )
+    if config.warmup.hint_share > 0 and config.hints.file is None:
+        raise UserError(
+            f"--warmup.hint-share is {config.warmup.hint_share:g}, but there are no hints; give"
+            " --hints.file, made by data_pipelines.hints"
+        )
+    if config.eval.patience is not None and config.eval.every == 0:
+        raise UserError(
+            f"--eval.patience is {config.eval.patience}, but --eval.every is 0: RL is never"
+            " evaluated on its way; give the updates between evaluations"
         )
     if config.loss.ratio_low == config.loss.ratio_high:
         raise UserError("--loss.ratio-low and --loss.ratio-high are both 1; leave room between")

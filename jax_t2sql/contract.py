@@ -37,6 +37,7 @@ def make_contract(run: Run) -> Contract:
                 for problems in (run.questions.train, run.questions.heldout)
             ]
             + [sorted((path.name, path.stat().st_size) for path in paths)]
+            + ([run.hints.sha256] if run.hints else [])
         ),
     )
 

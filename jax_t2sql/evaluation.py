@@ -176,6 +176,8 @@ def sample_record(rollout: Rollout) -> dict:
         "difficulty": problem.difficulty,
         "question": problem.question,
         "evidence": problem.evidence,
+        **({"evidence_given": problem.given} if problem.given != "own" else {}),
+        **({"hint": problem.hint} if problem.hint else {}),
         "gold_sql": problem.gold_sql,
         "predicted_sql": state.ending.sql,
         "grading": problem.grading,

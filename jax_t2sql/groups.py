@@ -12,6 +12,7 @@ import numpy as np
 
 from jax_t2sql.bus import Group, SamplerBus, Task
 from jax_t2sql.bus import Rollout as BusRollout
+from jax_t2sql.bus.groups import CORRECT, HINTED, WITHHELD, WRONG
 from jax_t2sql.diagnostics import diagnose
 from jax_t2sql.evaluation import is_correct, sample_record
 from jax_t2sql.grading import EquivalenceRule, GradingPool, RewardRule
@@ -20,9 +21,8 @@ from jax_t2sql.prompt_builder import PromptBuilder
 from jax_t2sql.rollouts import Rollout, grade_episodes, rollout_seed, run_episodes
 from jax_t2sql.sampling.policy import Policy
 from jax_t2sql.text2sql import Problem
+from jax_t2sql.variants import Variants
 
-CORRECT = "correct"
-"""Reward term that a rollout with an equal result carries."""
 CONSTANT = "constant"
 """Term of a rollout whose answer is equal but does not depend on the data: was it guessed?"""
 
@@ -35,18 +35,22 @@ def sample_groups(
     policy: Policy,
     prompts: PromptBuilder,
     pool: GradingPool,
+    variants: Variants | None = None,
     reward_empty: bool = False,
     rule: RewardRule | None = None,
     equivalence: EquivalenceRule | None = None,
 ) -> list[Group]:
     """Samples and grades the rollouts of each task, one batch for all.
 
-    `reward_empty`, `rule` and `equivalence` are as for `grade_episodes`.
+    `variants` puts the questions as their tasks ask for; None: as they are. `reward_empty`, `rule`
+    and `equivalence` are as for `grade_episodes`.
     """
+    put = variants.put if variants else lambda problem, task: problem
+    asked = {task.seq: put(problems[task.problem], task) for task in tasks}
     repeated = [task for task in tasks for _ in range(task.group_size)]
     members = [member for task in tasks for member in range(task.group_size)]
     states = run_episodes(
-        [problems[task.problem] for task in repeated],
+        [asked[task.seq] for task in repeated],
         [rollout_seed(task.seed, member) for task, member in zip(repeated, members, strict=True)],
         policy=policy,
         prompts=prompts,
@@ -81,11 +85,19 @@ def bus_rollout(rollout: Rollout) -> BusRollout:
             **rollout.reward.terms,
             CORRECT: float(is_correct(rollout)),
             CONSTANT: float(rollout.verdict is not None and rollout.verdict.constant),
+            **_marks(state.problem),
         },
         ending=state.ending.kind,
         reason=state.ending.reason,
         trace=json.dumps(sample_record(rollout)),
     )
+
+
+def _marks(problem: Problem) -> dict[str, float]:
+    """How the prompt differs from the question as it is."""
+    marks = {HINTED: bool(problem.hint)}
+    marks |= {WITHHELD: problem.given == "withheld", WRONG: problem.given == "wrong"}
+    return {name: 1.0 for name, is_so in marks.items() if is_so}
 
 
 def advantages(group: Group) -> tuple[np.ndarray, bool]:
@@ -128,9 +140,40 @@ def group_metrics(groups: Sequence[Group]) -> dict[str, float]:
         "completion_tokens_mean": mean(sampled),
         "prompt_tokens_mean": mean(prompts),
         "turns_mean": mean(turns),
+        **prompt_metrics(groups),
         **equivalence_metrics(groups),
         **diagnose(groups),
     }
+
+
+def prompt_metrics(groups: Sequence[Group]) -> dict[str, float]:
+    """How groups with and without hints came out, and whose evidence was changed.
+
+    `groups_…` are shares of the groups without a hint, `hinted_…` of those with one, of which
+    nothing is said where there are none; the other shares are of all groups.
+    """
+    hinted = [group for group in groups if _is(group, HINTED)]
+    plain = [group for group in groups if not _is(group, HINTED)]
+    metrics = {"hinted_share": len(hinted) / max(len(groups), 1)}
+    for name, part in (("groups", plain), ("hinted", hinted)):
+        outcomes = [group.outcome for group in part]
+        judged = [o for o in outcomes if o.valid]
+        if judged:
+            unsolved = sum(o.solved == 0 for o in judged) / len(judged)
+            solved = sum(o.solved == o.valid for o in judged) / len(judged)
+            metrics[f"{name}_unsolved_share"] = unsolved
+            metrics[f"{name}_mixed_share"] = max(1 - unsolved - solved, 0.0)
+            metrics[f"{name}_solved_share"] = solved
+    for name in (WITHHELD, WRONG):
+        changed = sum(_is(group, name) for group in groups)
+        if changed:
+            metrics[f"{name}_share"] = changed / len(groups)
+    return metrics
+
+
+def _is(group: Group, term: str) -> bool:
+    """Whether the group's prompt, one for all its rollouts, has this mark."""
+    return any(term in rollout.terms for rollout in group.rollouts)
 
 
 def equivalence_metrics(groups: Sequence[Group]) -> dict[str, float]:

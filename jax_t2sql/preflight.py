@@ -7,6 +7,7 @@ from data_pipelines.mixture import parse_mixture
 from jax_t2sql.config import TrainConfig
 from jax_t2sql.datasets import heldout_split, open_data
 from jax_t2sql.errors import UserError
+from jax_t2sql.hints import read_hints
 from jax_t2sql.models import check_model
 from jax_t2sql.rundir import check_workdir
 from jax_t2sql.sql import resolve_database
@@ -71,6 +72,8 @@ def check_training(config: TrainConfig, workdir: Path) -> None:
       UserError: names every fault.
     """
     checks = [lambda: check_workdir(config, workdir)]
+    if config.hints.file is not None:
+        checks.append(lambda: read_hints(config.hints.file, config.hints.strength))
     data = config.data
     if config.model != "tiny":  # which makes its own questions
         checks.append(lambda: check_model(config.model))

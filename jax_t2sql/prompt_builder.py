@@ -12,6 +12,9 @@ from jax_t2sql.text2sql.schema_budget import fit_schema
 from jax_t2sql.text2sql.schema_doc import SchemaDoc
 from jax_t2sql.text2sql.schema_text import print_schema
 
+# Prompts held at a time where tasks change them.
+_KEPT_PROMPTS = 10_000
+
 
 @dataclass(frozen=True, slots=True)
 class _Schema:
@@ -65,6 +68,8 @@ class PromptBuilder:
 
     def ids(self, problem: Problem) -> tuple[int, ...]:
         """Token ids of the problem's prompt."""
+        if problem.given != "own" and len(self._ids) > _KEPT_PROMPTS:
+            self._ids.clear()  # there are as many such prompts as tasks
         if problem not in self._ids:
             if problem.db_id not in self._schemas:
                 self._schemas[problem.db_id] = self._read_schema(problem)
@@ -105,7 +110,8 @@ class PromptBuilder:
                 break
             budget -= len(ids) - self.room
         tables = f", {len(shown.tables_left_out)} tables left out" * bool(shown.tables_left_out)
-        self._cut[problem] = f"{shown.columns} of {shown.all} columns shown{tables}"
+        if problem.given == "own":
+            self._cut[problem] = f"{shown.columns} of {shown.all} columns shown{tables}"
         return ids
 
     def _count(self, text: str) -> int:

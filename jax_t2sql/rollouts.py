@@ -172,6 +172,8 @@ def _compliance(state: EpisodeState, prompts: PromptBuilder) -> Compliance | Non
     """How the two rules on numbered knowledge were kept; None where the prompt asked for none."""
     if prompts.episode.style == "question" or prompts.episode.options.evidence != "structured":
         return None
+    if state.problem.given == "wrong":  # to say how wrong knowledge is met must not pay
+        return None
     found = check_evidence(
         state.problem.evidence,
         [turn.text for turn in state.turns],

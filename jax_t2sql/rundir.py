@@ -13,7 +13,8 @@ from jax_t2sql.errors import UserError
 # What changes only how a run is watched, kept or placed: it may be resumed with other values.
 # (Not the final questions: accuracy before and after RL is of the same ones.)
 _FREE = {
-    "eval": ("every", "questions"),
+    "eval": ("every", "questions", "patience", "min_gain"),
+    "alarms": None,
     "checkpoint": None,
     "sampler": None,
     "grading": ("workers", "gold_folder"),
@@ -21,7 +22,10 @@ _FREE = {
 
 # All that a run leaves which was refused while its model and questions were looked at.
 _BEFORE_IT_BEGAN = frozenset(
-    {"config.json", "cut_schemas.jsonl", "excluded.jsonl", "gold_warnings.jsonl"}
+    {
+        *("config.json", "cut_schemas.jsonl", "excluded.jsonl", "gold_warnings.jsonl"),
+        "refused_hints.jsonl",
+    }
 )
 
 

@@ -51,6 +51,8 @@ class SampleArgs:
     """Held-out question file on this machine; likewise."""
     eval_databases: Path | None = None
     """Databases of the held-out questions on this machine; likewise."""
+    hints: Path | None = None
+    """File of hints on this machine, where the run has them; likewise."""
     workdir: Path | None = None
     """The run's folder, for the built-in world; by default the one that the bus lies in."""
     sql_workers: int | None = None
@@ -112,6 +114,7 @@ def main(argv: list[str] | None = None) -> int:
         databases=args.databases,
         eval_data=args.eval_data,
         eval_databases=args.eval_databases,
+        hints=args.hints,
     )
     with (
         make_sampler_pool(config, workers=args.sql_workers) as pool,

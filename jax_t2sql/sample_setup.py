@@ -21,6 +21,7 @@ from jax_t2sql.bus import Log, Start, Store
 from jax_t2sql.config import DataConfig, TrainConfig
 from jax_t2sql.errors import UserError
 from jax_t2sql.grading import GradingPool
+from jax_t2sql.hints import read_hints
 from jax_t2sql.models import LoadedModel, ModelConfig, Tokenizer, check_model
 from jax_t2sql.models.checkpoints import weight_files
 from jax_t2sql.models.files import digest_files, read_json
@@ -41,6 +42,7 @@ class Places:
     databases: Path | None = None
     eval_data: Path | None = None
     eval_databases: Path | None = None
+    hints: Path | None = None
 
 
 def read_start(store: Store) -> Start:
@@ -91,7 +93,10 @@ def assemble_sampler(config: TrainConfig, places: Places, pool: GradingPool) -> 
     questions = load_questions(data, pool=pool, need_warmup=config.warmup.steps > 0)
     questions, prompts, heldout_prompts = build_prompts(questions, codec, episode, config.prompt)
     workdir = places.workdir or directory
-    run = Run(config, workdir, model, questions, prompts, heldout_prompts, pool)
+    hints = None
+    if config.hints.file is not None:  # the learner decides which of them are shown
+        hints = read_hints(places.hints or config.hints.file, config.hints.strength)
+    run = Run(config, workdir, model, questions, prompts, heldout_prompts, pool, hints)
     return run, directory
 
 

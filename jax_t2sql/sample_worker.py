@@ -215,6 +215,7 @@ class Worker:
             problem = self._problems.get(task.problem)
             if problem is None:
                 raise UserError(f"the run has no question {task.problem!r}")
+            problem = self.run.variants.put(problem, task)
             async with contextlib.AsyncExitStack() as stack:
                 lease = await self._lease(stack, task)
                 rollouts = await self._play(task, problem, lease)

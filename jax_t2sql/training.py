@@ -27,7 +27,9 @@ from jax_t2sql.bus import (
 from jax_t2sql.config import TrainConfig
 from jax_t2sql.config_loading import to_dict
 from jax_t2sql.contract import grader_name, make_contract, run_name
+from jax_t2sql.errors import UserError
 from jax_t2sql.heldout import evaluate_heldout, evaluation_metrics, final_evaluation, pick
+from jax_t2sql.hints import HintBook, check_hints, read_hints
 from jax_t2sql.learner import Checkpointer, LearnerState
 from jax_t2sql.models import export_adapter, save_hf
 from jax_t2sql.policies import check_targets, make_engine, make_rl_learner, serve, trainable_spec
@@ -111,7 +113,31 @@ def assemble(config: TrainConfig, workdir: Path, pool, progress: Progress) -> Ru
         f" {sum(x.size for x in jax.tree.leaves(model.params)) / 1e6:.2f} M parameters,"
         f" training {config.adapter.kind}"
     )
-    return Run(config, workdir, model, questions, prompts, heldout_prompts, pool)
+    run = Run(config, workdir, model, questions, prompts, heldout_prompts, pool)
+    return dataclasses.replace(run, hints=_load_hints(run, progress))
+
+
+def _load_hints(run: Run, progress: Progress) -> HintBook | None:
+    """The hints that give nothing away; the others are written down with the reason."""
+    config, questions = run.config, run.questions
+    if config.hints.file is None:
+        return None
+    asked = questions.train + (questions.warmup if config.warmup.hint_share else [])
+    asked = list(dict.fromkeys(asked))
+    book = read_hints(config.hints.file, config.hints.strength)
+    book, refused = check_hints(book, asked, run.prompts, run.pool)
+    write_reasons(run.workdir / "refused_hints.jsonl", refused)
+    usable = sum(bool(book.find(problem)) for problem in questions.train)
+    progress.message(
+        f"{usable} of {len(questions.train)} training questions have a hint;"
+        f" {len(refused)} hints are not used (see refused_hints.jsonl)"
+    )
+    if not usable:
+        raise UserError(
+            f"no hint of {config.hints.file} can be used: {len(refused)} give their answer away or"
+            " are too long, the others are of other questions"
+        )
+    return book
 
 
 def _train(run: Run, progress: Progress) -> dict:

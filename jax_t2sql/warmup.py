@@ -1,5 +1,6 @@
 """Supervised warm-up: a few steps on gold SQL, so that sampling finds right answers at all."""
 
+import dataclasses
 import functools
 import random
 from collections.abc import Callable, Sequence
@@ -13,8 +14,20 @@ from jax_t2sql.errors import UserError
 from jax_t2sql.learner import Checkpointer, LearnerState, Trajectory
 from jax_t2sql.policies import make_sft_learner, warmup_schedule
 from jax_t2sql.prompt_builder import PromptBuilder
+from jax_t2sql.rollouts import rollout_seed
 from jax_t2sql.rundir import restore_checkpoint
 from jax_t2sql.text2sql import Problem
+
+
+def with_hints(run: Run) -> list[Problem]:
+    """The warm-up's questions; a share of those that have a hint show it."""
+    share, hints = run.config.warmup.hint_share, run.hints
+    found = []
+    for problem in run.questions.warmup:
+        hint = hints.find(problem) if hints and share else ""
+        drawn = rollout_seed(run.config.seed, "hint", problem.question_id) / 2**32
+        found.append(dataclasses.replace(problem, hint=hint) if drawn < share else problem)
+    return found
 
 
 def demonstrations(problems: Sequence[Problem], prompts: PromptBuilder, tokenizer) -> list:
@@ -48,7 +61,7 @@ def warm_up(
     steps = config.warmup.steps
     if steps == 0:
         return state
-    examples = demonstrations(run.questions.warmup, run.prompts, run.model.tokenizer)
+    examples = demonstrations(with_hints(run), run.prompts, run.model.tokenizer)
     with Checkpointer(run.workdir / "checkpoints" / "warmup", keep=1) as checkpointer:
         first = 0
         if checkpointer.latest() is not None:

@@ -13,7 +13,7 @@ from msgspec import Meta
 from jax_t2sql.bus.contract import Bounds, Contract
 from jax_t2sql.bus.keys import is_adapter_name
 
-FORMAT = 2
+FORMAT = 3
 NO_ENTRY = "0" * 64
 """`previous` of the entry with index 0."""
 
@@ -69,6 +69,7 @@ class Task(Part, frozen=True, kw_only=True):
     attempt: 0 at the first offer; an offer with attempt+1 expires the claim on the last one.
     adapter, deadline: eval tasks only: the pinned adapter's name, and the version after which
     nobody waits for the result.
+    origin: hinted tasks only: the seq of the task of which no rollout was right.
     """
 
     seq: Count
@@ -79,6 +80,7 @@ class Task(Part, frozen=True, kw_only=True):
     attempt: Count = 0
     adapter: str | None = None
     deadline: int | None = None
+    origin: Count | None = None
 
     def __post_init__(self):
         pinned = self.adapter is not None and self.deadline is not None
@@ -86,6 +88,11 @@ class Task(Part, frozen=True, kw_only=True):
             raise ValueError(
                 f"task {self.seq} of kind {self.kind!r}: eval tasks, and no others, name both the "
                 "adapter they pin and their deadline"
+            )
+        if (self.kind == "hinted") != (self.origin is not None):
+            raise ValueError(
+                f"task {self.seq} of kind {self.kind!r}: hinted tasks, and no others, name the "
+                "task that they offer again"
             )
 
 
@@ -104,13 +111,33 @@ class BatchGroup(Part, frozen=True, kw_only=True):
     lengths: tuple[int, ...]
 
 
+class Outcome(Part, frozen=True, kw_only=True):
+    """What the rollouts of a group came to, counted: what later decisions rest on.
+
+    valid: those with a reward. solved: of these, with a right result. cut_off, broken: that ended
+    so. tokens: ids sampled. plain: the question was put as it is, its evidence unchanged.
+    """
+
+    rollouts: Count
+    valid: Count
+    solved: Count
+    cut_off: Count
+    broken: Count
+    tokens: Count
+    plain: bool = True
+
+
 class Decision(Part, frozen=True, kw_only=True):
-    """The fate of one task. reason: why, for a person; sampler: who made the bad object."""
+    """The fate of one task. reason: why, for a person; sampler: who made the group.
+
+    outcome: of its group, where one that can be read came.
+    """
 
     seq: Count
     fate: Fate
     reason: str = ""
     sampler: str | None = None
+    outcome: Outcome | None = None
 
 
 class Batch(Entry, frozen=True, kw_only=True, tag="batch"):

@@ -14,13 +14,20 @@ import numpy as np
 import zstandard
 from msgspec import Meta
 
-from jax_t2sql.bus.entries import Count, Part, Sha256, Task
+from jax_t2sql.bus.entries import Count, Outcome, Part, Sha256, Task
 from jax_t2sql.bus.faults import BadObject
 
 MAX_GROUP_BYTES = 64 * 2**20
 MAX_DECODED_BYTES = 256 * 2**20
 LOGPROB_NOISE = 1e-6
 """log-softmax in float32 may give a log-prob this far above 0; `Rollout.make` stores it as 0."""
+
+CORRECT = "correct"
+"""Term of every rollout: 1 if its result is right."""
+HINTED = "hinted"
+"""Term of a rollout whose prompt showed a hint."""
+WITHHELD, WRONG = "evidence_withheld", "evidence_wrong"
+"""Terms of a rollout whose prompt had no evidence, or wrong evidence, instead of the question's."""
 
 UNSAMPLED_VERSION = -1
 _LEVEL = 3
@@ -136,6 +143,19 @@ class Group(Part, frozen=True, kw_only=True):
         """The oldest version among all sampled tokens; None if none was sampled."""
         versions = [r.versions_T[r.mask_T] for r in self.rollouts]
         return min((int(v.min()) for v in versions if v.size), default=None)
+
+    @property
+    def outcome(self) -> Outcome:
+        """The rollouts, counted."""
+        return Outcome(
+            rollouts=len(self.rollouts),
+            valid=sum(r.valid for r in self.rollouts),
+            solved=sum(r.valid and r.terms.get(CORRECT, 0.0) == 1.0 for r in self.rollouts),
+            cut_off=sum(r.ending == "cut_off" for r in self.rollouts),
+            broken=sum(r.ending == "contract_broken" for r in self.rollouts),
+            tokens=sum(int(r.mask_T.sum()) for r in self.rollouts),
+            plain=not any({WITHHELD, WRONG} & r.terms.keys() for r in self.rollouts),
+        )
 
 
 _decoder = msgspec.msgpack.Decoder(Group)

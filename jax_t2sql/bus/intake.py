@@ -84,7 +84,10 @@ class Intake:
         ready = self.ready.pop(seq, None)
         if ready is not None and sampler is None:
             sampler = ready.group.sampler
-        self.decided[seq] = Decision(seq=seq, fate=fate, reason=reason, sampler=sampler)
+        outcome = ready.group.outcome if ready is not None else None
+        self.decided[seq] = Decision(
+            seq=seq, fate=fate, reason=reason, sampler=sampler, outcome=outcome
+        )
 
     def check_batch(self, groups: Sequence[ReadyGroup]) -> None:
         """Raises ValueError if these cannot be the groups of a batch now."""

@@ -78,6 +78,7 @@ class NewTask:
     kind: Kind = "train"
     adapter: str | None = None
     deadline: int | None = None
+    origin: int | None = None
 
 
 def start_or_takeover(
@@ -193,6 +194,7 @@ class LearnerBus:
                 seed=task.seed,
                 adapter=task.adapter,
                 deadline=task.deadline,
+                origin=task.origin,
             )
             for number, task in enumerate(tasks)
         )
@@ -250,7 +252,13 @@ class LearnerBus:
             raise ValueError("publish first: the last batch, or the restored weights, are not out")
         self._intake.check_batch(groups)
         trained = (
-            Decision(seq=r.task.seq, fate="trained", sampler=r.group.sampler) for r in groups
+            Decision(
+                seq=r.task.seq,
+                fate="trained",
+                sampler=r.group.sampler,
+                outcome=r.group.outcome,
+            )
+            for r in groups
         )
         entry = self._append(
             Batch,

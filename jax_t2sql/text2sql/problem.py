@@ -3,7 +3,7 @@
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from jax_t2sql.errors import UserError
 from jax_t2sql.json_rows import json_rows
@@ -29,6 +29,8 @@ class Problem:
       grading: how results are compared: a mode that `jax_t2sql.sql.parse_mode` reads.
       difficulty: the benchmark's label, if it has one.
       source: name of the set that it comes from; "" for a plain file.
+      hint: help that a training prompt shows; never read from question files.
+      given: whether `evidence` is the question's own, or was withheld or changed for training.
     """
 
     question_id: str
@@ -39,6 +41,8 @@ class Problem:
     grading: str = "set"
     difficulty: str | None = None
     source: str = ""
+    hint: str = ""
+    given: Literal["own", "withheld", "wrong"] = "own"
 
 
 def load_problems(path: str | Path) -> list[Problem]:

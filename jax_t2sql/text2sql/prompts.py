@@ -4,7 +4,8 @@
 * direct: schema, external knowledge, question; the answer is one SQL block, or a bare query;
 * question: the question alone, for models trained from scratch on one world.
 
-`PromptOptions` adds evidence blocks, another dialect, the tool format of a model's family.
+`PromptOptions` adds evidence blocks, another dialect, the tool format of a model's family. The hint
+that training may give a problem is a line of its own.
 """
 
 from pathlib import Path
@@ -98,7 +99,7 @@ def build_messages(
       options: what else the prompt says.
     """
     if style == "question":
-        return [{"role": "user", "content": problem.question}]
+        return [{"role": "user", "content": "\n".join([problem.question, *_hint(problem)])}]
     if schema is None:
         raise ValueError(f"style {style!r} needs the schema: pass schema_text(database)")
     pieces = evidence_pieces(problem.evidence) if options.evidence == "structured" else ()
@@ -114,8 +115,12 @@ def build_messages(
     knowledge = _knowledge(problem.evidence, pieces)
     return [
         {"role": "system", "content": system},
-        {"role": "user", "content": "\n\n".join([schema, *knowledge, question])},
+        {"role": "user", "content": "\n\n".join([schema, *knowledge, *_hint(problem), question])},
     ]
+
+
+def _hint(problem: Problem) -> list[str]:
+    return [f"Hint: {problem.hint}"] if problem.hint else []
 
 
 def _knowledge(evidence: str, pieces: tuple[str, ...]) -> list[str]:
