@@ -206,9 +206,12 @@ def equivalence_metrics(groups: Sequence[Group]) -> dict[str, float]:
 
 
 def solve_counts(groups: Sequence[Group], step: int) -> list[dict]:
-    """How many rollouts of each question were right, of those that could be graded, in a step."""
+    """How many rollouts of each question were right, of those that could be graded, in a step.
+
+    Of questions as they are: those put with a hint are left out.
+    """
     rows = []
-    for group in groups:
+    for group in [group for group in groups if not _is(group, HINTED)]:
         right = [r.terms.get(CORRECT, 0.0) > 0 for r in group.rollouts if r.valid]
         if right:
             row = {"step": step, "question_id": group.problem}

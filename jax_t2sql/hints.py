@@ -5,11 +5,12 @@ text, which must then be the question's too. `data_pipelines.hints` writes such 
 """
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal, get_args
 
+from jax_t2sql.config import HintsConfig
 from jax_t2sql.errors import UserError
 from jax_t2sql.grading import GradingPool
 from jax_t2sql.hint_leaks import find_leak
@@ -36,17 +37,18 @@ class HintBook:
 
     def find(self, problem: Problem) -> str:
         """The question's hint; "" if there is none."""
-        name = _name(problem)
+        name = hint_name(problem)
         return self.hints.get((name, problem.question)) or self.hints.get((name, None), "")
 
     def without(self, problems: Sequence[Problem]) -> "HintBook":
         """A copy that has no hint for these questions."""
-        left_out = {(_name(p), text) for p in problems for text in (p.question, None)}
+        left_out = {(hint_name(p), text) for p in problems for text in (p.question, None)}
         kept = {key: hint for key, hint in self.hints.items() if key not in left_out}
         return replace(self, hints=kept)
 
 
-def _name(problem: Problem) -> str:
+def hint_name(problem: Problem) -> str:
+    """How files of hints name a question: its id without the source that a mixture adds."""
     return problem.question_id.removeprefix(f"{problem.source}/")
 
 
@@ -98,6 +100,32 @@ def _row(row: object, where: str) -> tuple[str, str, str | None, str]:
 
 def _any_of(names: Sequence[str]) -> str:
     return f"{', '.join(names[:-1])} or {names[-1]}"
+
+
+def open_hints(
+    config: HintsConfig,
+    problems: Sequence[Problem],
+    prompts: PromptBuilder,
+    pool: GradingPool,
+    *,
+    say: Callable[[str], None],
+) -> tuple[HintBook, list[tuple[Problem, str]]]:
+    """`read_hints`, then `check_hints`; tells how many there are.
+
+    Raises:
+      UserError: the file is bad, or no hint can be used.
+    """
+    problems = list(dict.fromkeys(problems))
+    book, refused = check_hints(read_hints(config.file, config.strength), problems, prompts, pool)
+    usable = sum(bool(book.find(problem)) for problem in problems)
+    if not usable:
+        raise UserError(
+            f"no hint of {config.file} can be used: {len(refused)} give their answer away or are"
+            " too long, the others are of other questions"
+        )
+    why = "; see refused_hints.jsonl for those that are not used" if refused else ""
+    say(f"{usable} of {len(problems)} questions have a hint{why}")
+    return book, refused
 
 
 def check_hints(

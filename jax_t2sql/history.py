@@ -33,6 +33,7 @@ class History:
 
     Attributes:
       visits: of each question, in the order in which their fates were logged.
+      order: (question, visit) of all of them in that order.
       steps: of each batch entry, the version it changed and the outcomes logged with it, hinted
         groups' too.
       failed: seq to question of groups of which no rollout was right, and which showed no hint.
@@ -40,6 +41,7 @@ class History:
     """
 
     visits: dict[str, list[Visit]] = field(default_factory=dict)
+    order: list[tuple[str, Visit]] = field(default_factory=list)
     steps: list[tuple[int, list[Outcome]]] = field(default_factory=list)
     failed: dict[int, str] = field(default_factory=dict)
     answered: set[int] = field(default_factory=set)
@@ -86,6 +88,7 @@ class History:
             if task.kind == "train":
                 visit = Visit(task.seq, step, decision.outcome)
                 self.visits.setdefault(task.problem, []).append(visit)
+                self.order.append((task.problem, visit))
             if is_failure(task, decision):
                 self.failed[task.seq] = task.problem
         return outcomes

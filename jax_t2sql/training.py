@@ -27,9 +27,9 @@ from jax_t2sql.bus import (
 from jax_t2sql.config import TrainConfig
 from jax_t2sql.config_loading import to_dict
 from jax_t2sql.contract import grader_name, make_contract, run_name
-from jax_t2sql.errors import UserError
 from jax_t2sql.heldout import evaluate_heldout, evaluation_metrics, final_evaluation, pick
-from jax_t2sql.hints import HintBook, check_hints, read_hints
+from jax_t2sql.hints import open_hints
+from jax_t2sql.history import History
 from jax_t2sql.learner import Checkpointer, LearnerState
 from jax_t2sql.models import export_adapter, save_hf
 from jax_t2sql.policies import check_targets, make_engine, make_rl_learner, serve, trainable_spec
@@ -37,7 +37,7 @@ from jax_t2sql.preflight import check_training
 from jax_t2sql.progress import Progress
 from jax_t2sql.question_set import load_questions, write_reasons
 from jax_t2sql.report import write_report
-from jax_t2sql.rl import Feed, Hooks, InlineSampling, Loop, QuestionTasks, restore, train
+from jax_t2sql.rl import Draws, Feed, Hooks, InlineSampling, Loop, Watch, restore, train
 from jax_t2sql.rl.recording import Recorder
 from jax_t2sql.rundir import Clock, check_workdir, open_workdir, print_result, write_json
 from jax_t2sql.sampling.chat import ChatCodec
@@ -114,30 +114,12 @@ def assemble(config: TrainConfig, workdir: Path, pool, progress: Progress) -> Ru
         f" training {config.adapter.kind}"
     )
     run = Run(config, workdir, model, questions, prompts, heldout_prompts, pool)
-    return dataclasses.replace(run, hints=_load_hints(run, progress))
-
-
-def _load_hints(run: Run, progress: Progress) -> HintBook | None:
-    """The hints that give nothing away; the others are written down with the reason."""
-    config, questions = run.config, run.questions
-    if config.hints.file is None:
-        return None
-    asked = questions.train + (questions.warmup if config.warmup.hint_share else [])
-    asked = list(dict.fromkeys(asked))
-    book = read_hints(config.hints.file, config.hints.strength)
-    book, refused = check_hints(book, asked, run.prompts, run.pool)
-    write_reasons(run.workdir / "refused_hints.jsonl", refused)
-    usable = sum(bool(book.find(problem)) for problem in questions.train)
-    progress.message(
-        f"{usable} of {len(questions.train)} training questions have a hint;"
-        f" {len(refused)} hints are not used (see refused_hints.jsonl)"
-    )
-    if not usable:
-        raise UserError(
-            f"no hint of {config.hints.file} can be used: {len(refused)} give their answer away or"
-            " are too long, the others are of other questions"
-        )
-    return book
+    if config.hints.file is not None:
+        asked = questions.train + (questions.warmup if config.warmup.hint_share else [])
+        hints, refused = open_hints(config.hints, asked, prompts, pool, say=progress.message)
+        write_reasons(workdir / "refused_hints.jsonl", refused)
+        run = dataclasses.replace(run, hints=hints)
+    return run
 
 
 def _train(run: Run, progress: Progress) -> dict:
@@ -187,13 +169,15 @@ def _train(run: Run, progress: Progress) -> dict:
                 for hook in loop.hooks.after_evaluation:
                     hook(loop, version, metrics)
 
+        history = History()
+        watch = Watch(run, history)
         loop = Loop(
             run=run,
             learner=learner,
             spec=spec,
             state=state,
             bus=learner_bus,
-            feed=Feed(QuestionTasks(run)),
+            feed=Feed(Draws(run, learner_bus, history)),
             sampling=InlineSampling(
                 engine,
                 SamplerBus(
@@ -203,7 +187,11 @@ def _train(run: Run, progress: Progress) -> dict:
             checkpointer=checkpointer,
             export=lambda state, directory: _export(run, state, directory),
             say=progress.message,
-            hooks=Hooks(after_step=[recorder.step], after_publish=[evaluate_version]),
+            hooks=Hooks(
+                after_step=[watch.step, recorder.step],
+                after_publish=[evaluate_version],
+                after_evaluation=[watch.evaluation],
+            ),
         )
         progress.phase("rl", config.rl.steps)
         if resumed:
@@ -211,6 +199,7 @@ def _train(run: Run, progress: Progress) -> dict:
         restore(loop)
         if loop.version:
             evaluate_version(loop)  # one that a kill cut short is made up for
+        watch.resume(loop)
         train(loop)
         after = final_evaluation(run, engine, "after", final_set, progress)
         recorder.evaluation(loop.version, after["metrics"])

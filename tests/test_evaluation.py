@@ -327,8 +327,14 @@ def test_group_metrics_count_shares():
         )
 
     groups = [
-        SimpleNamespace(rollouts=[rollout(1, "answered", correct=1.0), rollout(0, "answered")]),
-        SimpleNamespace(rollouts=[rollout(-1, "cut_off"), rollout(9, "answered", valid=False)]),
+        SimpleNamespace(
+            rollouts=[rollout(1, "answered", correct=1.0), rollout(0, "answered")],
+            outcome=SimpleNamespace(valid=2, solved=1),
+        ),
+        SimpleNamespace(
+            rollouts=[rollout(-1, "cut_off"), rollout(9, "answered", valid=False)],
+            outcome=SimpleNamespace(valid=1, solved=0),
+        ),
     ]
     metrics = group_metrics(groups)
     assert metrics["reward_mean"] == 0.0
@@ -337,6 +343,7 @@ def test_group_metrics_count_shares():
     assert metrics["zero_signal_share"] == 0.5
     assert (metrics["completion_tokens_mean"], metrics["prompt_tokens_mean"]) == (3, 2)
     assert metrics["turns_mean"] == 2
+    assert metrics["groups_mixed_share"] == metrics["groups_unsolved_share"] == 0.5
 
 
 def test_seeds_are_stable_and_differ():

@@ -4,25 +4,28 @@ A step issues tasks (`tasks`), takes the groups that arrived (`take`), logs the 
 (`update`), checkpoints and publishes (`checkpoints`), in the order of
 `jax_t2sql.bus.learner_side`; so a run that is killed at any point goes on where the log says.
 Where groups come from is a `Sampling`: `inline` samples in this process. What else happens after a
-step, a publish or an evaluation is hung into `Loop.hooks`; which questions are asked is a
-`TaskSource`.
+step, a publish or an evaluation is hung into `Loop.hooks`, as `Watch` is; which questions are asked
+is a `TaskSource`, `Draws`.
 """
 
 from jax_t2sql.rl.checkpoints import restore
+from jax_t2sql.rl.draws import Draws
 from jax_t2sql.rl.inline import InlineSampling
 from jax_t2sql.rl.loop import Hooks, Loop, Sampling, Step
 from jax_t2sql.rl.steps import train
-from jax_t2sql.rl.tasks import Feed, QuestionTasks, TaskSource
+from jax_t2sql.rl.tasks import Feed, TaskSource
+from jax_t2sql.rl.watch import Watch
 
 __all__ = [
+    "Draws",
     "Feed",
     "Hooks",
     "InlineSampling",
     "Loop",
-    "QuestionTasks",
     "Sampling",
     "Step",
     "TaskSource",
+    "Watch",
     "restore",
     "train",
 ]

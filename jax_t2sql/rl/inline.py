@@ -44,6 +44,7 @@ class InlineSampling:
             policy=self.engine,
             prompts=run.prompts,
             pool=run.pool,
+            variants=run.variants,
             reward_empty=run.config.data.empty_gold == "keep",
             rule=reward_rule(run.config.reward),
             equivalence=equivalence_rule(run.config.reward),

@@ -3,13 +3,10 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
-from data_pipelines.questions import QuestionStream
-from jax_t2sql.assembly import Run
 from jax_t2sql.bus import BadObject, Batch, Group, Issue, LearnerBus, NewTask, ReadyGroup
 from jax_t2sql.bus.groups import decode_group
 from jax_t2sql.bus.intake import read_group
 from jax_t2sql.groups import advantages
-from jax_t2sql.rollouts import rollout_seed
 
 if TYPE_CHECKING:
     from jax_t2sql.rl.loop import Loop
@@ -33,35 +30,6 @@ class TaskSource(Protocol):
 
     def restore(self, state: dict[str, Any]) -> None:
         """Goes on where `state()` was taken."""
-
-
-class QuestionTasks:
-    """The run's questions in a shuffled stream, each as often as every other."""
-
-    def __init__(self, run: Run):
-        self._config, questions = run.config, run.questions
-        self._stream = QuestionStream(
-            questions.train, seed=run.config.seed, shares=questions.shares
-        )
-
-    def draw(self, count: int, *, first_seq: int) -> list[NewTask]:
-        return [
-            NewTask(
-                problem=self._stream.next().question_id,
-                group_size=self._config.rl.group_size,
-                seed=rollout_seed(self._config.seed, seq),
-            )
-            for seq in range(first_seq, first_seq + count)
-        ]
-
-    def observe(self, group: Group, *, signal: bool) -> None:
-        """A stream goes on whatever comes of it."""
-
-    def state(self) -> dict[str, Any]:
-        return self._stream.state()
-
-    def restore(self, state: dict[str, Any]) -> None:
-        self._stream.restore(state)
 
 
 class Feed:

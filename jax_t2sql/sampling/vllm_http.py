@@ -8,7 +8,7 @@ import asyncio
 import contextlib
 import json
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -23,9 +23,19 @@ class Unreachable(Exception):
 
 
 class HttpClient:
-    """Asks one server. Raises UserError for a URL that is none."""
+    """Asks one server. Raises UserError for a URL that is none.
 
-    def __init__(self, url: str, *, max_connections: int = 512, timeout: float = 600.0):
+    headers: sent with every request.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        max_connections: int = 512,
+        timeout: float = 600.0,
+        headers: Mapping[str, str] | None = None,
+    ):
         parts = urlsplit(url if "://" in url else f"http://{url}")
         try:
             port = parts.port
@@ -43,6 +53,7 @@ class HttpClient:
         self._base = parts.path.rstrip("/")
         self._idle: list[tuple[asyncio.StreamReader, asyncio.StreamWriter]] = []
         self._turn = asyncio.Semaphore(max_connections)
+        self._headers = "".join(f"{name}: {value}\r\n" for name, value in (headers or {}).items())
 
     async def ask(
         self, method: str, path: str, value: Any = None, *, timeout: float | None = None
@@ -57,7 +68,7 @@ class HttpClient:
         body = b"" if value is None else json.dumps(value).encode()
         head = (
             f"{method} {self._base}{path} HTTP/1.1\r\nHost: {self._host}:{self._port}\r\n"
-            f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+            f"{self._headers}Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
         )
         async with self._turn:
             try:
