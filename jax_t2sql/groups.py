@@ -215,7 +215,8 @@ def solve_counts(groups: Sequence[Group], step: int) -> list[dict]:
         right = [r.terms.get(CORRECT, 0.0) > 0 for r in group.rollouts if r.valid]
         if right:
             row = {"step": step, "question_id": group.problem}
-            rows.append(row | {"right": sum(right), "of": len(right)})
+            rate = {"solve_rate": sum(right) / len(right)}  # what `data_pipelines.build` reads
+            rows.append(row | {"right": sum(right), "of": len(right)} | rate)
     return rows
 
 

@@ -186,18 +186,22 @@ def main() -> int:
         return 2
     kept.write_text(json.dumps(vars(size)) + "\n")
     runner = Runner(out, args.jobs)
+
+    def interrupt(*_: object) -> None:
+        runner.stop()
+        raise KeyboardInterrupt
+
     for name in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(name, lambda *_: runner.stop())
+        signal.signal(name, interrupt)
     chosen = [claim for claim in CLAIMS if claim.letter in args.only]
     jobs = plan(chosen, out, range(args.seeds), size)
     watch = threading.Thread(target=progress, args=(runner, jobs), daemon=True)
     watch.start()
-    for seed in range(args.seeds):
-        if runner.stopped.is_set():
-            break
-        run_seed(runner, chosen, seed, size)
-        report(chosen, out, args.seeds, size)
-    if runner.stopped.is_set():
+    try:
+        for seed in range(args.seeds):
+            run_seed(runner, chosen, seed, size)
+            report(chosen, out, args.seeds, size)
+    except KeyboardInterrupt:
         print("interrupted; the same command goes on", file=sys.stderr)
         return 130
     print(report(chosen, out, args.seeds, size))
@@ -223,8 +227,6 @@ def run_seed(runner: Runner, chosen, seed: int, size: Size) -> None:
     """One seed: its start, its question files, its warm-ups, its arms."""
     out, paths = runner.out, paths_of(runner.out, seed)
     runner.run(start_job(out, seed, size))
-    if runner.stopped.is_set():
-        return
     build_world(paths.second.parent, seed=seed + _SECOND_SEED, warmup=30, train=30, heldout=30)
     arms.make_files(paths, {claim.letter for claim in chosen}, seed=seed)
     every = {arm.name: arm for claim in chosen for arm in claim.arms}
