@@ -10,8 +10,9 @@ original_evidence and original_SQL of BIRD-Verified.
 
 Hardware: a mesh of fsdp=8: 8 H100.
 Memory: 35 GiB a device, by `python -m jax_t2sql.plan --length 32768`.
-Time of an update of 4.5 million tokens: 52 s on 8 H100 at 20 % of peak (arithmetic, not measured);
-sampling them takes longer, and its own machines.
+Time of an update of 4.5 million tokens: 52 s on 8 H100 at 20 % of peak;
+that is arithmetic, not measured, and
+sampling them takes longer, on machines of its own.
 Published score: none on this model; uncorrected data lost 7.0 / 5.0 points against the base model,
 clean data gained 7.2 / 5.0 (Arcwise-Plat-SQL / -Full).
 Ratio bounds: 0.8 to 1.2. Run by us: two steps of its shape on a toy model, no more.

@@ -6,8 +6,6 @@ from pathlib import Path
 
 import data
 
-TRAIN_COINCIDENCES, HELDOUT_COINCIDENCES = 800, 300
-
 
 @dataclass(frozen=True)
 class Size:
@@ -176,14 +174,7 @@ def make_files(paths: Paths, letters: set[str], *, seed: int) -> None:
         ),
         "c": (
             "coincidences/train.jsonl",
-            lambda out: data.coincidences(
-                paths.databases,
-                paths.second,
-                out.parent,
-                seed=seed,
-                train=TRAIN_COINCIDENCES,
-                heldout=HELDOUT_COINCIDENCES,
-            ),
+            lambda out: data.coincidences(paths.databases, paths.second, out.parent, seed=seed),
         ),
         "d": ("hints/hints.jsonl", lambda out: data.with_hints(paths.world, out.parent)),
     }
