@@ -11,7 +11,8 @@ Time of an update of 4.5 million tokens: 52 s on 8 H100 at 20 % of peak;
 that is arithmetic, not measured, and
 sampling them takes longer, on machines of its own.
 Published score: none.
-Ratio bounds: 0 to 4. Run by us: two steps of its shape on a toy model, no more.
+Ratio bounds: 0 to 4. Run by us: two steps of its shape on a dense
+toy model with scripted answers, no more.
 """
 
 from dataclasses import replace

@@ -15,7 +15,8 @@ that is arithmetic, not measured, and
 sampling them takes longer, on machines of its own.
 Published score: none on this model; uncorrected data lost 7.0 / 5.0 points against the base model,
 clean data gained 7.2 / 5.0 (Arcwise-Plat-SQL / -Full).
-Ratio bounds: 0.8 to 1.2. Run by us: two steps of its shape on a toy model, no more.
+Ratio bounds: 0.8 to 1.2. Run by us: two steps of its shape on a dense
+toy model with scripted answers, no more.
 """
 
 from dataclasses import replace

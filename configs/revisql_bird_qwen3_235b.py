@@ -9,7 +9,8 @@ Time of an update of 4.5 million tokens: 92 s on 32 H100 at 20 % of peak;
 that is arithmetic, not measured, and
 sampling them takes longer, on machines of its own.
 Published score: none.
-Ratio bounds: 0.8 to 1.2. Run by us: two steps of its shape on a toy model, no more.
+Ratio bounds: 0.8 to 1.2. Run by us: two steps of its shape on a dense
+toy model with scripted answers, no more.
 """
 
 from jax_t2sql.config import TrainConfig

@@ -10,7 +10,8 @@ that is arithmetic, not measured, and
 sampling them takes longer, on machines of its own.
 Published score: 93.2 % on expert-verified BIRD Mini-Dev with majority voting (arXiv 2603.20004);
 37.04 % greedy on Spider2-SQLite.
-Ratio bounds: 0.8 to 1.2. Run by us: two steps of its shape on a toy model, no more.
+Ratio bounds: 0.8 to 1.2. Run by us: two steps of its shape on a dense
+toy model with scripted answers, no more.
 """
 
 from jax_t2sql.config import TrainConfig

@@ -148,7 +148,7 @@ CLAIMS = (
             Arm("learnability", lambda paths: ("--learnability.enabled",)),
             Arm(
                 "no solved",
-                lambda paths: ("--learnability.enabled", "--learnability.floor", "0"),
+                lambda paths: ("--learnability.enabled", "--learnability.floor", "0.001"),
             ),
         ),
     ),

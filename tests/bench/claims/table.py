@@ -65,6 +65,8 @@ def number(value: Value) -> float:
 
 def _mean(values: Mapping[int, Value]) -> str:
     mean = sum(map(number, values.values())) / len(values)
+    if math.isnan(mean):
+        return "none"
     share = isinstance(next(iter(values.values())), (tuple, list))
     seeds = f" ({len(values)})" if len(values) != 3 else ""
     return (f"{mean:.1%}" if share else f"{mean:.3g}") + seeds
@@ -73,9 +75,11 @@ def _mean(values: Mapping[int, Value]) -> str:
 def _interval(values: Mapping[int, Value]) -> str:
     """Wilson's for a share, over the answers of all seeds; else lowest and highest seed."""
     listed = list(values.values())
+    if any(math.isnan(number(value)) for value in listed):
+        return ""
     if isinstance(listed[0], (tuple, list)):
         total = sum(n for _, n in listed)
-        low, high = wilson(sum(k for k, _ in listed), total) if total else (math.nan, math.nan)
+        low, high = wilson(sum(k for k, _ in listed), total)
         return f"{low:.1%} to {high:.1%}"
     return f"{min(listed):.3g} to {max(listed):.3g} (seeds)"
 
@@ -84,6 +88,8 @@ def _difference(pairs: Sequence[float], *, is_share: bool) -> str:
     """Mean difference of runs of the same seed, with the t interval over seeds."""
     scale, unit = (100, " points") if is_share else (1, "")
     mean = sum(pairs) / len(pairs)
+    if math.isnan(mean):
+        return ""
     text = f"{scale * mean:+.3g}{unit}"
     if len(pairs) < 2:
         return text
