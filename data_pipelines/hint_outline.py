@@ -58,7 +58,7 @@ def _columns_and_kinds(tree: exp.Expression) -> list[str]:
         "filter": exp.Where,
         "group": exp.Group,
         "filter groups": exp.Having,
-        "combine two queries": exp.SetOperation,
+        "combine queries": exp.SetOperation,
         "use a query inside": exp.Subquery,
         "remove repeats": exp.Distinct,
         "sort": exp.Order,
@@ -72,7 +72,7 @@ def _columns_and_kinds(tree: exp.Expression) -> list[str]:
 def _steps(tree: exp.Expression, *, joined: bool) -> list[str]:
     steps = ["Join them."] if joined and tree.find(exp.Join) else []
     if tree.find(exp.SetOperation):
-        steps.append("Combine the results of two queries.")
+        steps.append("Combine the results of several queries.")
     select = tree.find(exp.Select)
     if select is None:
         return steps

@@ -122,7 +122,7 @@ class ChatWriter:
         timeout: float = 300.0,
         pause: float = 1.0,
     ):
-        key = os.environ.get(key_variable, "")
+        key = os.environ.get(key_variable, "").strip()
         headers = {"Authorization": f"Bearer {key}"} if key else {}
         self._options = {"max_connections": connections, "timeout": timeout, "headers": headers}
         HttpClient(url, **self._options)  # refuses a URL that is none
@@ -179,9 +179,8 @@ def _content(answer: bytes) -> str:
         choice = json.loads(answer)["choices"][0]
         text = choice["message"].get("content")
     except (ValueError, KeyError, IndexError, TypeError, AttributeError):
-        raise UserError(
-            f"the endpoint's answer is no chat completion: {answer[:200].decode('utf-8', 'replace')}"
-        ) from None
+        shown = answer[:200].decode("utf-8", "replace")
+        raise UserError(f"the endpoint's answer is no chat completion: {shown}") from None
     if choice.get("finish_reason") == "length" or not isinstance(text, str):
         return ""
     return clean(text)

@@ -58,6 +58,9 @@ class HintArgs:
     """Which to write."""
     ids: Path | None = None
     """JSON lines with a question_id: write hints for these questions only."""
+    unsolved_in: str | None = None
+    """Bus of a run (WORKDIR/bus): write hints only for questions that it asked and of which no
+    rollout without a hint was ever right."""
     questions: int | None = None
     """Write hints for this many questions only, spread evenly over the file."""
     attempts: int = 3
@@ -230,9 +233,29 @@ def _chosen(problems: Sequence[Problem], args: HintArgs) -> list[Problem]:
         problems = [problem for problem in problems if problem.question_id in wanted]
         if not problems:
             raise UserError(f"--ids {args.ids} names no question of {args.data}")
+    if args.unsolved_in is not None:
+        names = _unsolved(args.unsolved_in)
+        problems = [p for p in problems if {p.question_id, hint_name(p)} & names]
+        if not problems:
+            raise UserError(f"--unsolved-in {args.unsolved_in} leaves no question of {args.data}")
     if args.questions is not None:
         problems = [problems[i] for i in spread(len(problems), args.questions)]
     return list(problems)
+
+
+def _unsolved(bus: str) -> set[str]:
+    """Ids of questions that a run never solved, also without the source that a mixture adds."""
+    from jax_t2sql.bus import Log, open_store
+    from jax_t2sql.history import History
+
+    history = History()
+    history.follow(Log.open(open_store(bus, create=False)).entries)
+    never = [
+        name
+        for name, visits in history.visits.items()
+        if not any(visit.outcome.solved for visit in visits)
+    ]
+    return {part for name in never for part in (name, name.partition("/")[2] or name)}
 
 
 def _check(args: HintArgs) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 from data_pipelines.sources import Source, SplitFiles
 from jax_t2sql.errors import UserError
+from jax_t2sql.parquet_rows import is_parquet, parquet_rows
 from jax_t2sql.text2sql import Problem, load_problems
 
 
@@ -97,11 +98,14 @@ def _with_unique_ids(problems: Sequence[Problem]) -> list[Problem]:
 
 
 def read_rows(path: Path) -> Iterator[Mapping[str, Any]]:
-    """The rows of JSON lines or a JSON array as they stand.
+    """The rows of JSON lines, a JSON array or a Parquet file as they stand.
 
     Raises:
       UserError: the file cannot be read, or a row is no object.
     """
+    if is_parquet(path):
+        yield from (row for _, row in parquet_rows(path))
+        return
     try:
         text = path.read_text(encoding="utf-8-sig")
         array = text.lstrip().startswith("[")

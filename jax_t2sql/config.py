@@ -15,8 +15,9 @@ class DataConfig:
     """Questions and databases."""
 
     train: Annotated[str | None, tyro.conf.arg(aliases=("--data",))] = None
-    """Question file (JSONL or JSON array; our, BIRD's or Spider's field names), or a dataset:
-    tfds:NAME, tfds:FOLDER/NAME:VERSION@SPLIT. None: the built-in world, made on the spot."""
+    """Question file (JSONL, JSON array or .parquet; our, BIRD's or Spider's field names), or a
+    dataset: tfds:NAME, tfds:FOLDER/NAME:VERSION@SPLIT. None: the built-in world, made on the
+    spot."""
     mix: tuple[str, ...] = ()
     """More datasets to train on, each with its share of the draws: tfds:mine=0.3."""
     databases: Annotated[str | None, tyro.conf.arg(aliases=("--databases",))] = None
@@ -54,7 +55,9 @@ class PromptConfig:
     evidence: Literal["plain", "structured"] = "plain"
     """structured: external knowledge in numbered pieces, and for each a requirement and a
     verification line in the model's messages."""
-    tool_format: Literal["auto", "hermes", "qwen3_coder", "llama", "kimi", "deepseek"] = "auto"
+    tool_format: Literal[
+        "auto", "hermes", "qwen3_coder", "glm", "llama", "kimi", "deepseek", "plain"
+    ] = "auto"
     """How tool calls are written. auto: as the model's chat template does."""
     worked_example: bool = True
     """Show one solved question (tools)."""
@@ -276,6 +279,23 @@ class SamplerConfig:
 
 
 @dataclass(frozen=True, kw_only=True)
+class FleetConfig:
+    """Samplers that are processes of their own, `python -m jax_t2sql.sample`, on any machine."""
+
+    workers: int = 0
+    """How many are going to be started. 0: none, the learner samples by itself."""
+    groups_in_flight: int = 16
+    """Groups that each has under way at once."""
+    length_gate: float = 0.0
+    """Least ratio of the mean length of what is trained to that of all that arrives (mean of the
+    last 20 steps); below it the learner waits for the slower groups. 0: it never waits."""
+    publish_every: int = 1
+    """Updates between publications of the adapter's files."""
+    still_seconds: float = 60.0
+    """A sampler that gives no sign of life for so long is dead: others get its tasks."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class CheckpointConfig:
     """Checkpoints of adapter, optimizer and data cursor."""
 
@@ -306,6 +326,7 @@ class TrainConfig:
     reward: RewardConfig = field(default_factory=RewardConfig)
     learner: LearnerConfig = field(default_factory=LearnerConfig)
     sampler: SamplerConfig = field(default_factory=SamplerConfig)
+    fleet: FleetConfig = field(default_factory=FleetConfig)
     checkpoint: CheckpointConfig = field(default_factory=CheckpointConfig)
     hints: HintsConfig = field(default_factory=HintsConfig)
     learnability: LearnabilityConfig = field(default_factory=LearnabilityConfig)

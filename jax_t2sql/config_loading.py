@@ -158,6 +158,11 @@ def _check(config: TrainConfig) -> None:
         ("learner.rows", config.learner.rows, 1, None),
         ("sampler.rows", config.sampler.rows, 1, None),
         ("sampler.max_prompt_tokens", config.sampler.max_prompt_tokens, 1, None),
+        ("fleet.workers", config.fleet.workers, 0, 100_000),
+        ("fleet.groups_in_flight", config.fleet.groups_in_flight, 1, None),
+        ("fleet.length_gate", config.fleet.length_gate, 0, 1),
+        ("fleet.publish_every", config.fleet.publish_every, 1, config.rl.max_staleness + 1),
+        ("fleet.still_seconds", config.fleet.still_seconds, 10, 86_400),
         ("checkpoint.every", config.checkpoint.every, 1, None),
         ("checkpoint.keep", config.checkpoint.keep, 1, None),
         ("warmup.hint_share", config.warmup.hint_share, 0, 1),
@@ -198,6 +203,11 @@ def _check(config: TrainConfig) -> None:
         raise UserError(
             f"--eval.patience is {config.eval.patience}, but --eval.every is 0: RL is never"
             " evaluated on its way; give the updates between evaluations"
+        )
+    if config.fleet.workers and config.adapter.kind == "full":
+        raise UserError(
+            f"--fleet.workers is {config.fleet.workers}, but --adapter.kind full trains all weights"
+            " and samplers can only be given adapters; use --adapter.kind lora"
         )
     if config.loss.ratio_low == config.loss.ratio_high:
         raise UserError("--loss.ratio-low and --loss.ratio-high are both 1; leave room between")

@@ -5,7 +5,7 @@ import json
 
 import jax_t2sql
 from jax_t2sql.assembly import Run
-from jax_t2sql.bus import Contract
+from jax_t2sql.bus import Bounds, Contract
 from jax_t2sql.config import TrainConfig
 from jax_t2sql.config_loading import to_dict
 from jax_t2sql.rundir import identity
@@ -39,6 +39,17 @@ def make_contract(run: Run) -> Contract:
             + [sorted((path.name, path.stat().st_size) for path in paths)]
             + ([run.hints.sha256] if run.hints else [])
         ),
+    )
+
+
+def make_bounds(config: TrainConfig, *, vocab_size: int) -> Bounds:
+    """The numbers that the rules of the bus use."""
+    return Bounds(
+        vocab_size=vocab_size,
+        groups_per_batch=config.rl.groups,
+        max_staleness=config.rl.max_staleness,
+        # An evaluation's question is one rollout, where a group is many.
+        max_eval_tasks=config.rl.groups,
     )
 
 

@@ -54,7 +54,9 @@ class EvalArgs:
     """Most tokens of a schema: see --prompt.schema-tokens of jax_t2sql.train, as for the next."""
     evidence: Literal["plain", "structured"] = "plain"
     """How external knowledge is put, and what is asked about it."""
-    tool_format: Literal["auto", "hermes", "qwen3_coder", "llama", "kimi", "deepseek"] = "auto"
+    tool_format: Literal[
+        "auto", "hermes", "qwen3_coder", "glm", "llama", "kimi", "deepseek", "plain"
+    ] = "auto"
     """How tool calls are written (tools)."""
     worked_example: bool = True
     """Show one solved question (tools)."""

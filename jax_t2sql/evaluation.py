@@ -85,7 +85,7 @@ def evaluate(
         )
         rollouts = grade_episodes(states, prompts=prompts, pool=pool)
         found = [(r.state.problem, _answer(r)) for r in rollouts]
-        found += [(problem, _unanswered(problem, reason)) for problem, reason in too_long]
+        found += [(problem, unanswered(problem, reason)) for problem, reason in too_long]
         place = {id(problem): index for index, problem in enumerate(part)}
         yield [answer for _, answer in sorted(found, key=lambda item: place[id(item[0])])]
 
@@ -101,7 +101,8 @@ def _answer(rollout: Rollout) -> Answer:
     )
 
 
-def _unanswered(problem: Problem, reason: str) -> Answer:
+def unanswered(problem: Problem, reason: str) -> Answer:
+    """A wrong answer: the question was not put, since its prompt is too long."""
     record = {
         "question_id": problem.question_id,
         "db_id": problem.db_id,

@@ -3,6 +3,7 @@
 import hashlib
 import json
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 from jax_t2sql.assembly import Run
 from jax_t2sql.evaluation import Answer, Score, evaluate, score
@@ -59,7 +60,7 @@ def final_evaluation(
     run: Run, engine: Engine, name: str, problems: Sequence[Problem], progress: Progress
 ) -> dict:
     """Greedy accuracy before or after RL, done once: a resumed run reads what it found."""
-    path = run.workdir / "evaluations" / f"{name}.json"
+    path = final_path(run, name)
     if path.is_file():
         return json.loads(path.read_text())
     progress.phase(f"evaluation {name} RL", len(problems))
@@ -68,7 +69,17 @@ def final_evaluation(
         progress.step(len(answers), {"eval_accuracy": score(answers).accuracy})
 
     answers = evaluate_heldout(run, engine, problems, on_batch)
-    total = score(answers)
+    return keep_final(run, name, answers, progress)
+
+
+def final_path(run: Run, name: str) -> Path:
+    """Where the evaluation before or after RL is kept, beside its answers in .jsonl."""
+    return run.workdir / "evaluations" / f"{name}.json"
+
+
+def keep_final(run: Run, name: str, answers: Sequence[Answer], progress: Progress) -> dict:
+    """Writes down the evaluation before or after RL; returns what is kept of it."""
+    path, total = final_path(run, name), score(answers)
     found = {
         "score": total.accuracy,
         "interval": total.interval,
@@ -84,6 +95,16 @@ def final_evaluation(
     write_json(path, found)
     progress.message(f"held-out accuracy {name} RL: {total}")
     return found
+
+
+def kept_metrics(run: Run, name: str, problems: Sequence[Problem]) -> dict | None:
+    """Accuracy on some of the questions that were asked before or after RL; None if not on all."""
+    with open(final_path(run, name).with_suffix(".jsonl")) as file:
+        correct = {row["question_id"]: row["correct"] for row in map(json.loads, file)}
+    if any(problem.question_id not in correct for problem in problems):
+        return None
+    total = Score(sum(correct[p.question_id] for p in problems), len(problems))
+    return {"eval_accuracy": total.accuracy, "eval_correct": total.correct, "eval_n": total.n}
 
 
 def pick(problems: Sequence[Problem], count: int | None) -> list[Problem]:

@@ -36,8 +36,9 @@ class History:
       order: (question, visit) of all of them in that order.
       steps: of each batch entry, the version it changed and the outcomes logged with it, hinted
         groups' too.
-      failed: seq to question of groups of which no rollout was right, and which showed no hint.
-      answered: seqs of those that were offered again with a hint.
+      failed: seq to question of groups without a hint of which no rollout was right, and which
+        were not offered again.
+      answered: seqs of those that were, with a hint; perhaps before their fate was logged.
     """
 
     visits: dict[str, list[Visit]] = field(default_factory=dict)
@@ -59,7 +60,10 @@ class History:
         match entry:
             case Issue():
                 self._tasks.update((task.seq, task) for task in entry.tasks)
-                self.answered.update(t.origin for t in entry.tasks if t.origin is not None)
+                origins = [task.origin for task in entry.tasks if task.origin is not None]
+                self.answered.update(origins)
+                for seq in origins:
+                    self.failed.pop(seq, None)
             case Batch():
                 self.steps.append((entry.step, self._decide(entry.fates, entry.step)))
             case End():
@@ -89,7 +93,7 @@ class History:
                 visit = Visit(task.seq, step, decision.outcome)
                 self.visits.setdefault(task.problem, []).append(visit)
                 self.order.append((task.problem, visit))
-            if is_failure(task, decision):
+            if is_failure(task, decision) and task.seq not in self.answered:
                 self.failed[task.seq] = task.problem
         return outcomes
 

@@ -4,7 +4,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from data_pipelines.mixture import parse_mixture
+from jax_t2sql.bus.preflight import check_bus, window_fault
 from jax_t2sql.config import TrainConfig
+from jax_t2sql.contract import make_bounds
 from jax_t2sql.datasets import heldout_split, open_data
 from jax_t2sql.errors import UserError
 from jax_t2sql.hints import read_hints
@@ -65,8 +67,29 @@ def check_folder(databases: str | Path) -> None:
         raise UserError(f"{databases}: no such directory or file; pass the folder of the databases")
 
 
-def check_training(config: TrainConfig, workdir: Path) -> None:
+def check_run_bus(config: TrainConfig, location: str, *, hosts: int = 1) -> list[str]:
+    """Checks that the bus of a run keeps its promises; returns what is only doubtful.
+
+    Args:
+      location: directory or URL.
+      hosts: processes of the learner.
+
+    Raises:
+      UserError: names every fault.
+    """
+    return check_bus(
+        location,
+        bounds=make_bounds(config, vocab_size=1),
+        workers=config.fleet.workers or hosts - 1,
+        groups_in_flight=config.fleet.groups_in_flight if config.fleet.workers else 0,
+    )
+
+
+def check_training(config: TrainConfig, workdir: Path, *, hosts: int = 1) -> None:
     """Checks a resolved configuration's workdir, model, question files and databases.
+
+    Args:
+      hosts: processes of the learner.
 
     Raises:
       UserError: names every fault.
@@ -94,4 +117,23 @@ def check_training(config: TrainConfig, workdir: Path) -> None:
                         path, folder, split=split
                     )
                 )
+    if config.fleet.workers:
+        checks.append(lambda: _check_window(config))
+    elif hosts > 1:
+        checks.append(lambda: _refuse_inline(hosts))
     check_all(checks)
+
+
+def _refuse_inline(hosts: int) -> None:
+    raise UserError(
+        f"--fleet.workers is 0, but {hosts} hosts train together and cannot sample by themselves;"
+        " give the number of sampler processes that are going to be started"
+    )
+
+
+def _check_window(config: TrainConfig) -> None:
+    bounds, fleet = make_bounds(config, vocab_size=1), config.fleet
+    if fault := window_fault(bounds, fleet.workers, fleet.groups_in_flight):
+        raise UserError(
+            f"{fault} (--fleet.workers, --fleet.groups-in-flight, --rl.groups, --rl.max-staleness)"
+        )

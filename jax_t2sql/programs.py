@@ -48,8 +48,9 @@ def run_program(
         _say(f"error: {error}")
         status = EXIT_USER_ERROR
     except KeyboardInterrupt as end:
-        _say(interrupted)
-        status = 128 + end.signal if isinstance(end, _Ended) else EXIT_INTERRUPTED
+        told = isinstance(end, Ended)
+        _say(end.message if told and end.message else interrupted)
+        status = 128 + end.signal if told else EXIT_INTERRUPTED
     except BrokenPipeError:
         closed = [stream for stream in (sys.stdout, sys.stderr) if _reader_gone(stream)]
         if not closed:  # some other pipe, say a worker's: a fault that must be seen
@@ -86,12 +87,15 @@ def _open_standard_descriptors() -> None:
         sys.stderr = open(os.devnull, "w")  # noqa: SIM115  (for as long as the program runs)
 
 
-class _Ended(KeyboardInterrupt):
-    """A signal has told the program to end. Whatever lets Ctrl-C through lets this through."""
+class Ended(KeyboardInterrupt):
+    """A signal has told the program to end. Whatever lets Ctrl-C through lets this through.
 
-    def __init__(self, number: int) -> None:
+    message: what to tell the user instead of the program's usual line.
+    """
+
+    def __init__(self, number: int, message: str = "") -> None:
         super().__init__(number)
-        self.signal = number
+        self.signal, self.message = number, message
 
 
 @contextlib.contextmanager
@@ -100,7 +104,7 @@ def _ending_signals_raised() -> Iterator[None]:
 
     def end(number: int, frame: object) -> NoReturn:
         signal.signal(number, signal.SIG_DFL)
-        raise _Ended(number)
+        raise Ended(number)
 
     # One that is ignored (nohup) stays so, and one that something else handles is its own.
     handled = [s for s in _ENDING_SIGNALS if signal.getsignal(s) is signal.SIG_DFL]

@@ -26,6 +26,9 @@ _SHOWN = (
     ("logprob_gap", "gap", "{:.1e}"),
     ("completion_tokens_mean", "tokens", "{:.0f}"),
     ("tokens_per_second", "tok/s", "{:.0f}"),
+    ("staleness_max", "stalest", "{:.0f}"),
+    ("idle_share", "idle", "{:.0%}"),
+    ("bus_share", "bus", "{:.0%}"),
 )
 _BLOCKS, _ASCII_BLOCKS = "▁▂▃▄▅▆▇█", "_.-=+*#@"
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")

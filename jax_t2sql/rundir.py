@@ -15,15 +15,17 @@ from jax_t2sql.errors import UserError
 _FREE = {
     "eval": ("every", "questions", "patience", "min_gain"),
     "alarms": None,
+    "hints": ("file",),  # what it holds is in the run's contract
     "checkpoint": None,
     "sampler": None,
+    "fleet": None,
     "grading": ("workers", "gold_folder"),
 }
 
-# All that a run leaves which was refused while its model and questions were looked at.
+# All that a run leaves which was refused while its bus, model and questions were looked at.
 _BEFORE_IT_BEGAN = frozenset(
     {
-        *("config.json", "cut_schemas.jsonl", "excluded.jsonl", "gold_warnings.jsonl"),
+        *("bus", "config.json", "cut_schemas.jsonl", "excluded.jsonl", "gold_warnings.jsonl"),
         "refused_hints.jsonl",
     }
 )
@@ -53,6 +55,11 @@ def open_workdir(config: TrainConfig, workdir: Path) -> None:
     check_workdir(config, workdir)
     make_folder(workdir, "--workdir")
     write_json(workdir / "config.json", to_dict(config))
+
+
+def checkpoint_folder(workdir: Path) -> Path:
+    """Where the checkpoints of RL lie."""
+    return workdir / "checkpoints" / "rl"
 
 
 def make_folder(path: Path, option: str) -> None:
@@ -94,7 +101,8 @@ def check_workdir(config: TrainConfig, workdir: Path) -> None:
         if different:
             raise UserError(
                 f"{workdir} holds a run of another configuration: {'; '.join(different[:6])}."
-                " Use the same options to resume it, or another --workdir"
+                f" Use the same options to resume it, or another --workdir (with --fork-from"
+                f" {workdir} it goes on from these weights)"
             )
     elif workdir.exists() and (not workdir.is_dir() or any(workdir.iterdir())):
         raise UserError(

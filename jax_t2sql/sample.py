@@ -35,8 +35,9 @@ class SampleArgs:
     """Directory or URL of the run's bus, usually WORKDIR/bus."""
     policy: str
     """Which server samples: vllm:http://HOST:PORT."""
-    groups: int = 16
-    """Groups under way at once; each is a question with all its rollouts."""
+    groups: int | None = None
+    """Groups under way at once; each is a question with all its rollouts. By default what the
+    learner's --fleet.groups-in-flight says."""
     name: str | None = None
     """Of this sampler, unique in the fleet; by default from host name and process id."""
     served_model_name: str | None = None
@@ -95,7 +96,7 @@ def main(argv: list[str] | None = None) -> int:
         description=__doc__,
     )
     url = server_url(args.policy)
-    if args.groups < 1:
+    if args.groups is not None and args.groups < 1:
         raise UserError(f"--groups is {args.groups}; it must be at least 1")
     # Adapters are read with JAX, which must leave the accelerator to the server.
     os.environ["JAX_PLATFORMS"] = "cpu"
@@ -134,6 +135,7 @@ async def _sample(args: SampleArgs, url: str, store, run, *, model: Path, cache:
     """Everything that needs the event loop: server, checks, work."""
     from jax_t2sql.bus import SamplerBus
     from jax_t2sql.contract import make_contract
+    from jax_t2sql.sample_voice import Voice
     from jax_t2sql.sample_worker import Worker
     from jax_t2sql.sampling.vllm import VllmClient
     from jax_t2sql.sampling.vllm_adapters import AdapterHost
@@ -166,10 +168,19 @@ async def _sample(args: SampleArgs, url: str, store, run, *, model: Path, cache:
     try:
         base = await _first(job, server)
         host = AdapterHost(client, config=run.model.config, base=base, canary=canary)
+        voice = Voice(say)
+        fleet = run.config.fleet
         worker = Worker(
-            run=run, bus=bus, client=client, host=host, groups=args.groups, cache=cache, say=say
+            run=run,
+            bus=bus,
+            client=client,
+            host=host,
+            groups=args.groups or fleet.groups_in_flight,
+            cache=cache,
+            voice=voice,
+            still_seconds=fleet.still_seconds,
         )
-        client.on_trouble = worker.server_trouble
+        client.on_trouble = voice.server
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, worker.stop.set)
         say(f"sampler {name} works for run {bus.state.start.run}")

@@ -1,10 +1,10 @@
 """A whole training run: assembly, warm-up, evaluation before, RL, evaluation after, report."""
 
 import dataclasses
+import io
 import json
 import logging
-import os
-import socket
+import signal
 import sys
 from pathlib import Path
 
@@ -18,55 +18,89 @@ from jax_t2sql.assembly import (
     load_base,
     make_pool,
 )
-from jax_t2sql.bus import (
-    Bounds,
-    SamplerBus,
-    open_store,
-    start_or_takeover,
-)
+from jax_t2sql.bus import open_store
 from jax_t2sql.config import TrainConfig
-from jax_t2sql.config_loading import to_dict
-from jax_t2sql.contract import grader_name, make_contract, run_name
-from jax_t2sql.heldout import evaluate_heldout, evaluation_metrics, final_evaluation, pick
+from jax_t2sql.contract import grader_name
+from jax_t2sql.errors import UserError
 from jax_t2sql.hints import open_hints
-from jax_t2sql.history import History
-from jax_t2sql.learner import Checkpointer, LearnerState
-from jax_t2sql.models import export_adapter, save_hf
-from jax_t2sql.policies import check_targets, make_engine, make_rl_learner, serve, trainable_spec
-from jax_t2sql.preflight import check_training
+from jax_t2sql.learner import Checkpointer
+from jax_t2sql.policies import check_targets
+from jax_t2sql.preflight import check_run_bus, check_training
+from jax_t2sql.programs import Ended
 from jax_t2sql.progress import Progress
 from jax_t2sql.question_set import load_questions, write_reasons
 from jax_t2sql.report import write_report
-from jax_t2sql.rl import Draws, Feed, Hooks, InlineSampling, Loop, Watch, restore, train
+from jax_t2sql.rl import Hosts, Loop, Trainer, follow, restore, train
+from jax_t2sql.rl.assembly import Session, check_shared, lead_bus, make_loop, make_trainer_parts
+from jax_t2sql.rl.best import BestAdapter
+from jax_t2sql.rl.fork import find_parent
 from jax_t2sql.rl.recording import Recorder
-from jax_t2sql.rundir import Clock, check_workdir, open_workdir, print_result, write_json
+from jax_t2sql.rl.update import HostFault
+from jax_t2sql.rundir import (
+    Clock,
+    check_workdir,
+    checkpoint_folder,
+    open_workdir,
+    print_result,
+    write_json,
+)
 from jax_t2sql.sampling.chat import ChatCodec
 from jax_t2sql.tracking import Tracker
-from jax_t2sql.warmup import warm_up
 
 
-def run_training(config: TrainConfig, workdir: Path) -> dict:
-    """Trains as configured, or resumes; returns what result.json holds.
+def run_training(
+    config: TrainConfig,
+    workdir: Path,
+    *,
+    bus: str | None = None,
+    fork_from: Path | None = None,
+    hosts: Hosts | None = None,
+) -> dict | None:
+    """Trains as configured, or resumes; returns what result.json holds, None if this host only
+    follows host 0.
+
+    Args:
+      bus: directory or URL of the run's bus; by default WORKDIR/bus.
+      fork_from: start from the weights of another run, or an adapter; see `rl.fork`.
+      hosts: this host among those of the run, which JAX has joined.
 
     Raises:
       UserError: bad input, or a workdir of another configuration.
+      Ended: told to end by SIGTERM; what was trained is saved.
     """
-    check_workdir(config, workdir)
+    hosts, location = hosts or Hosts(), bus or str(workdir / "bus")
+    hosts.all_well(lambda: check_workdir(config, workdir))
     result_path = workdir / "result.json"
     if result_path.is_file():
-        result = json.loads(result_path.read_text())
-        print("this run is complete:")
-        if not (workdir / "report.html").is_file():  # the run was killed before its last line
-            write_report(workdir)
-        print_result(result, workdir)
-        return result
-    check_training(config, workdir)
-    open_workdir(config, workdir)
+        return _show_again(workdir) if hosts.leads else None
+    hosts.all_well(lambda: check_training(config, workdir, hosts=hosts.count))
+    parent = hosts.all_well(lambda: find_parent(fork_from) if fork_from else None)
+    hosts.all_well(lambda: open_workdir(config, workdir) if hosts.leads else None)
+    check_shared(hosts, workdir)
+    warnings = hosts.all_well(lambda: check_run_bus(config, location, hosts=hosts.count))
     enable_compilation_cache()
     _quiet_failed_saves()
-    with make_pool(config) as pool, Progress(config.rl.steps) as progress:
-        run = assemble(config, workdir, pool, progress)
-        return _train(run, progress)
+    quiet = None if hosts.leads else io.StringIO()
+    with make_pool(config) as pool, Progress(config.rl.steps, stream=quiet) as progress:
+        for warning in warnings:
+            progress.message(f"warning: {warning}")
+        if config.model == "tiny":  # whose files host 0 makes for all
+            hosts.all_well(lambda: load_base(config, workdir) if hosts.leads else None)
+        run = hosts.all_well(lambda: assemble(config, workdir, pool, progress, hosts=hosts))
+        session = Session(location, open_store(location), hosts, parent)
+        if hosts.leads:
+            return _lead(run, session, progress)
+        return _attend(run, session, progress)
+
+
+def _show_again(workdir: Path) -> dict:
+    """The result of a run that is complete."""
+    result = json.loads((workdir / "result.json").read_text())
+    print("this run is complete:")
+    if not (workdir / "report.html").is_file():  # the run was killed before its last line
+        write_report(workdir)
+    print_result(result, workdir)
+    return result
 
 
 def _quiet_failed_saves() -> None:
@@ -85,7 +119,9 @@ def _quiet_failed_saves() -> None:
     sys.excepthook = hook
 
 
-def assemble(config: TrainConfig, workdir: Path, pool, progress: Progress) -> Run:
+def assemble(
+    config: TrainConfig, workdir: Path, pool, progress: Progress, *, hosts: Hosts | None = None
+) -> Run:
     """Loads and checks everything that a run needs."""
     model, data = load_base(config, workdir)
     check_targets(config, model)
@@ -94,12 +130,21 @@ def assemble(config: TrainConfig, workdir: Path, pool, progress: Progress) -> Ru
         data, pool=pool, need_warmup=config.warmup.steps > 0, say=progress.message
     )
     questions, prompts, heldout_prompts = build_prompts(questions, codec, episode, config.prompt)
+    run = Run(config, workdir, model, questions, prompts, heldout_prompts, pool)
+    if config.hints.file is not None:
+        asked = questions.train + (questions.warmup if config.warmup.hint_share else [])
+        hints, refused = open_hints(config.hints, asked, prompts, pool, say=progress.message)
+        run = dataclasses.replace(run, hints=hints)
+    if hosts is not None and not hosts.leads:
+        return run  # what there is to say, host 0 says
     cut = prompts.cut_schemas + heldout_prompts.cut_schemas
     if cut:
         write_reasons(workdir / "cut_schemas.jsonl", cut)
         progress.message(
             f"{len(cut)} prompts do not show their schema whole (see cut_schemas.jsonl)"
         )
+    if config.hints.file is not None:
+        write_reasons(workdir / "refused_hints.jsonl", refused)
     write_reasons(workdir / "excluded.jsonl", questions.excluded)
     write_reasons(workdir / "gold_warnings.jsonl", questions.doubts)
     if questions.doubts:
@@ -113,133 +158,109 @@ def assemble(config: TrainConfig, workdir: Path, pool, progress: Progress) -> Ru
         f" {sum(x.size for x in jax.tree.leaves(model.params)) / 1e6:.2f} M parameters,"
         f" training {config.adapter.kind}"
     )
-    run = Run(config, workdir, model, questions, prompts, heldout_prompts, pool)
-    if config.hints.file is not None:
-        asked = questions.train + (questions.warmup if config.warmup.hint_share else [])
-        hints, refused = open_hints(config.hints, asked, prompts, pool, say=progress.message)
-        write_reasons(workdir / "refused_hints.jsonl", refused)
-        run = dataclasses.replace(run, hints=hints)
     return run
 
 
-def _train(run: Run, progress: Progress) -> dict:
-    config, workdir = run.config, run.workdir
+def _lead(run: Run, session: Session, progress: Progress) -> dict:
+    """Host 0's part: everything that is decided and written."""
+    config, workdir, hosts = run.config, run.workdir, session.hosts
     clock = Clock(workdir / "clock.json")
-    learner, spec = make_rl_learner(config, run.model), trainable_spec(config)
-    engine = make_engine(config, run.model, run.prompts.codec)
-    store = open_store(workdir / "bus")
-    contract = make_contract(run)
-    bounds = Bounds(
-        vocab_size=run.model.config.vocab_size,
-        groups_per_batch=config.rl.groups,
-        max_staleness=config.rl.max_staleness,
-    )
-    learner_bus = start_or_takeover(
-        store,
-        run=run_name(contract),
-        contract=contract,
-        bounds=bounds,
-        learner=f"{socket.gethostname()}-{os.getpid()}",
-        config=to_dict(config),
-    )
-    resumed = learner_bus.version
-    with (
-        Tracker(workdir, first_step=resumed + 1) as tracker,
-        Checkpointer(workdir / "checkpoints" / "rl", keep=config.checkpoint.keep) as checkpointer,
-    ):
-        recorder = Recorder(run, tracker, clock, progress)
-        progress.phase("warmup", config.warmup.steps)
-        warm = warm_up(run, on_step=recorder.warmup)
-        state = dataclasses.replace(
-            learner.init(run.model.params, jax.random.key(config.seed)), trainable=warm.trainable
-        )
-        serve(engine, spec, run.model.params, state, 0)
-        final_set = pick(run.questions.heldout, config.eval.final_questions)
-        before = final_evaluation(run, engine, "before", final_set, progress)
-        recorder.evaluation(0, before["metrics"])
-        watched = pick(run.questions.heldout, config.eval.questions)
-
-        def evaluate_version(loop: Loop) -> None:
-            every, version = config.eval.every, loop.version
-            due = every and version % every == 0 and 0 < version < config.rl.steps
-            if due and not recorder.has("eval", version):
-                metrics = evaluation_metrics(evaluate_heldout(run, engine, watched), run.questions)
-                recorder.evaluation(version, metrics)
-                progress.step(version, metrics)
-                for hook in loop.hooks.after_evaluation:
-                    hook(loop, version, metrics)
-
-        history = History()
-        watch = Watch(run, history)
-        loop = Loop(
-            run=run,
-            learner=learner,
-            spec=spec,
-            state=state,
-            bus=learner_bus,
-            feed=Feed(Draws(run, learner_bus, history)),
-            sampling=InlineSampling(
-                engine,
-                SamplerBus(
-                    store, sampler="inline", contract=contract, learner_epoch=learner_bus.epoch
-                ),
-            ),
-            checkpointer=checkpointer,
-            export=lambda state, directory: _export(run, state, directory),
-            say=progress.message,
-            hooks=Hooks(
-                after_step=[watch.step, recorder.step],
-                after_publish=[evaluate_version],
-                after_evaluation=[watch.evaluation],
-            ),
-        )
-        progress.phase("rl", config.rl.steps)
-        if resumed:
-            progress.message(f"resuming at step {resumed}: what the checkpoint lacks is replayed")
-        restore(loop)
-        if loop.version:
-            evaluate_version(loop)  # one that a kill cut short is made up for
-        watch.resume(loop)
-        train(loop)
-        after = final_evaluation(run, engine, "after", final_set, progress)
-        recorder.evaluation(loop.version, after["metrics"])
-        trained = workdir / ("model" if config.adapter.kind == "full" else "adapter")
-        _export(run, loop.state, trained)
-        result = {
-            "before": before["score"],
-            "after": after["score"],
-            "n": len(final_set),
-            "minutes": round(clock.wall() / 60, 2),
-            "seed": config.seed,
-            "before_interval": before["interval"],
-            "after_interval": after["interval"],
-            "parts": {"before": before["parts"], "after": after["parts"]},
-            "cpu_seconds": round(clock.cpu(), 1),
-            "grader": grader_name(config),
-            "contract": contract.sha256,
-            "trained": str(trained),
-        }
-        write_json(workdir / "result.json", result)
-        published = learner_bus.state.last_publish.adapter
-        learner_bus.end(
-            reason=f"{loop.version} updates applied{f': {loop.stopped}' if loop.stopped else ''}",
-            final=published.name if published else None,
-        )
+    try:
+        with Checkpointer(checkpoint_folder(workdir), keep=config.checkpoint.keep) as checkpointer:
+            bus = lead_bus(run, session, checkpointer)
+            hosts.announce("go", stop=False, details={})
+            resumed = bus.version
+            with Tracker(workdir, first_step=resumed + 1) as tracker:
+                recorder = Recorder(run, tracker, clock, progress)
+                progress.phase("warmup", config.warmup.steps)
+                parts = make_trainer_parts(
+                    run, session, checkpointer, say=progress.message, on_warmup=recorder.warmup
+                )
+                loop, evaluations, best, watch = make_loop(parts, session, bus, recorder, progress)
+                evaluations.start(loop)
+                progress.phase("rl", config.rl.steps)
+                if resumed:
+                    progress.message(
+                        f"resuming at step {resumed}: what the checkpoint lacks is replayed"
+                    )
+                with loop.preemption:
+                    restore(loop)
+                    evaluations.resume(loop)
+                    watch.resume(loop)
+                    train(loop)
+                    found = None if loop.interrupted else evaluations.finish(loop)
+                    if found is None:
+                        loop.announce("end")
+                        raise _ended(loop)
+                    result = _conclude(loop, found, best, clock, workdir)
+    except HostFault:
+        raise  # all hosts know
+    except BaseException as error:
+        if not isinstance(error, Ended):
+            hosts.announce("fail", stop=False, details={"reason": str(error)[:500]})
+        raise
     report = write_report(workdir)
     progress.message(f"report written to {report}")
     print_result(result, workdir)
     return result
 
 
-def _export(run: Run, state: LearnerState, directory: Path) -> None:
-    """Writes what was trained as files that other programs load: a whole model or an adapter."""
-    if run.config.adapter.kind == "full":
-        save_hf(dataclasses.replace(run.model, params=state.trainable), directory)
-    else:
-        export_adapter(
-            directory,
-            run.model.config,
-            state.trainable,
-            trainable_spec(run.config),
-            base_model=run.config.model,
+def _attend(run: Run, session: Session, progress: Progress) -> None:
+    """Another host's part: the same updates, announced by host 0."""
+    folder, keep = checkpoint_folder(run.workdir), run.config.checkpoint.keep
+    with Checkpointer(folder, keep=keep) as checkpointer:
+        order = session.hosts.next_order(stop=False)
+        if order.kind == "fail":
+            raise UserError(f"host 0 has stopped: {order.details['reason']}")
+        parts = make_trainer_parts(
+            run, session, checkpointer, say=progress.message, on_warmup=lambda step, metrics: None
         )
+        trainer = Trainer(**parts)
+        with trainer.preemption:
+            follow(trainer, session.store)
+        if trainer.interrupted:
+            raise _ended(trainer)
+
+
+def _ended(trainer: Trainer) -> Ended:
+    return Ended(
+        signal.SIGTERM,
+        f"stopped by SIGTERM after step {trainer.version}: its checkpoint and weights are saved;"
+        " the same command goes on",
+    )
+
+
+def _conclude(
+    loop: Loop, found: dict[str, dict], best: BestAdapter, clock: Clock, workdir: Path
+) -> dict:
+    """Writes the result, exports what was trained, and ends the run in the log."""
+    config, bus, before, after = loop.run.config, loop.bus, found["before"], found["after"]
+    trained = workdir / ("model" if config.adapter.kind == "full" else "adapter")
+    loop.export(loop.whole_state(), trained)
+    best.export(bus, workdir / "best")
+    result = {
+        "before": before["score"],
+        "after": after["score"],
+        "n": after["metrics"]["eval_n"],
+        "minutes": round(clock.wall() / 60, 2),
+        "seed": config.seed,
+        "before_interval": before["interval"],
+        "after_interval": after["interval"],
+        "parts": {"before": before["parts"], "after": after["parts"]},
+        "cpu_seconds": round(clock.cpu(), 1),
+        "grader": grader_name(config),
+        "contract": bus.state.start.contract.sha256,
+        "trained": str(trained),
+        "best": dataclasses.asdict(best.best) if best.best else None,
+        "stopped": loop.stopped or None,
+    }
+    write_json(workdir / "result.json", result)
+    published = bus.state.last_publish.adapter
+    why = f": {loop.stopped}" if loop.stopped else ""
+    bus.end(
+        reason=f"{loop.version} updates applied{why}",
+        final=published.name if published else None,
+        best=best.adapter,
+    )
+    loop.announce("end")
+    return result

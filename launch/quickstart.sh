@@ -8,6 +8,7 @@
 # Run again with the same --workdir to resume an interrupted run. Relative paths start at the
 # repository's root, wherever the script is called from.
 set -euo pipefail
+# shellcheck source=launch/_env.sh
 source "$(dirname "${BASH_SOURCE[0]}")/_env.sh"
 ensure_env run
 exec "$VENV/bin/python" -m jax_t2sql.train --config configs/quickstart.py "$@"

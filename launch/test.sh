@@ -4,6 +4,7 @@
 #   launch/test.sh [-k EXPRESSION | tests/sql ...]
 #   EXTRAS=test,parity launch/test.sh     # with the comparisons against torch and transformers
 set -euo pipefail
+# shellcheck source=launch/_env.sh
 source "$(dirname "${BASH_SOURCE[0]}")/_env.sh"
 IFS=, read -ra extras <<<"${EXTRAS:-test}"
 ensure_env "${extras[@]}"

@@ -157,7 +157,13 @@ def fleet(tmp_path_factory):
     import jax
 
     from jax_t2sql.assembly import make_pool
-    from jax_t2sql.config import AdapterConfig, DataConfig, PromptConfig, TrainConfig
+    from jax_t2sql.config import (
+        AdapterConfig,
+        DataConfig,
+        HintsConfig,
+        PromptConfig,
+        TrainConfig,
+    )
     from jax_t2sql.config_loading import resolve
     from jax_t2sql.contract import make_contract
     from jax_t2sql.learner import LoraSpec
@@ -183,6 +189,11 @@ def fleet(tmp_path_factory):
     ]
     for name, part in (("train", rows[:8]), ("eval", rows[8:])):
         (root / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in part))
+    hints = [
+        {"question_id": row["question_id"], "strength": "medium", "hint": "Look closer."}
+        for row in rows
+    ]
+    (root / "hints.jsonl").write_text("".join(json.dumps(hint) + "\n" for hint in hints))
     tokenizer = train_tokenizer([*QUESTIONS, *QUESTIONS.values()], vocab_size=400)
     shape = tiny_config(tokenizer.vocab_size, kv_heads=4)
     params = init_params(shape, jax.random.key(0), "float32")
@@ -198,6 +209,7 @@ def fleet(tmp_path_factory):
             ),
             prompt=PromptConfig(style="question", max_context=256),
             adapter=AdapterConfig(rank=8, alpha=16.0),
+            hints=HintsConfig(file=str(root / "hints.jsonl")),
         )
     )
     spec = LoraSpec(targets="all-linear", rank=8, alpha=16.0)

@@ -90,6 +90,14 @@ def test_bounds_name_option_and_limit():
         ("--reward.equivalence-penalty 1.5", "must be from 0 to 1"),
         ("--reward.equivalence-seconds 0", "must be from 0.05"),
         ("--reward.floor 1", "must be from -100 to 0"),
+        ("--warmup.hint-share 0.5", "give --hints.file"),
+        ("--learnability.floor 0", "must be from 0.001 to 1"),
+        ("--learnability.memory 2", "must be from 0 to 1"),
+        ("--robustness.evidence-withheld 0.6 --robustness.evidence-wrong 0.6", "at most 1"),
+        ("--eval.patience 0", "must be at least 1"),
+        ("--eval.patience 3 --eval.every 0", "--eval.every is 0"),
+        ("--alarms.window 1", "must be at least 2"),
+        ("--alarms.length-factor 1", "must be at least 1.1"),
     ],
 )
 def test_values_that_cannot_work_are_refused_at_once(option, says):

@@ -16,6 +16,7 @@ from jax_t2sql.grading import GradingPool
 from jax_t2sql.models import LoadedModel, ModelConfig, describe_params, save_hf
 from jax_t2sql.models.tiny import train_tokenizer
 from jax_t2sql.policies import make_rl_learner
+from jax_t2sql.rl import assembly
 from jax_t2sql.text2sql import Completion, Problem, PromptOptions, build_messages, evidence_pieces
 from jax_t2sql.text2sql.evidence import entry
 from jax_t2sql.tracking import read_metrics
@@ -237,11 +238,11 @@ def test_two_steps_of_its_shape_on_a_toy_model(path, toys, pool, kept, tmp_path,
     if config not in done:
         monkeypatch.setattr(training, "enable_compilation_cache", lambda: None)
         monkeypatch.setattr(
-            training, "make_rl_learner", lambda *parts: shared_learner(kept, *parts)
+            assembly, "make_rl_learner", lambda *parts: shared_learner(kept, *parts)
         )
         monkeypatch.setattr(training, "make_pool", lambda config: Shared(pool))
         monkeypatch.setattr(
-            training, "make_engine", lambda config, model, codec: Scripted(codec, model.tokenizer)
+            assembly, "make_engine", lambda config, model, codec: Scripted(codec, model.tokenizer)
         )
         training.run_training(config, tmp_path / "run")
         done[config] = read_metrics(tmp_path / "run")

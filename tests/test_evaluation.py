@@ -7,11 +7,13 @@ from types import SimpleNamespace
 
 import pytest
 
+from jax_t2sql.bus import Group, Task
+from jax_t2sql.bus import Rollout as BusRollout
 from jax_t2sql.errors import UserError
 from jax_t2sql.eval import EvalArgs, evaluate_file, split_policy
 from jax_t2sql.evaluation import evaluate, is_correct, sample_record, score, score_by
 from jax_t2sql.grading import EquivalenceRule, GradingPool, RewardRule
-from jax_t2sql.groups import equivalence_metrics, group_metrics
+from jax_t2sql.groups import equivalence_metrics, group_metrics, prompt_metrics
 from jax_t2sql.prompt_builder import PromptBuilder
 from jax_t2sql.rollouts import grade_episodes, rollout_seed, run_episodes
 from jax_t2sql.text2sql import Completion, EpisodeConfig, Problem
@@ -188,20 +190,25 @@ VERIFIED = "Verification of external knowledge 1 (a is all): every a is taken."
 
 
 @pytest.mark.parametrize(
-    ("said", "evidence", "terms", "total"),
+    ("said", "evidence", "given", "terms", "total"),
     [
-        (f"{REQUIRED}\n{VERIFIED}\n", "structured", (0.0, 0.0), 1.0),
-        (f"{REQUIRED}\n", "structured", (0.0, -0.1), 0.9),
-        ("", "structured", (-0.1, -0.1), 0.8),
-        ("", "plain", (None, None), 1.0),
+        (f"{REQUIRED}\n{VERIFIED}\n", "structured", "own", (0.0, 0.0), 1.0),
+        (f"{REQUIRED}\n", "structured", "own", (0.0, -0.1), 0.9),
+        ("", "structured", "own", (-0.1, -0.1), 0.8),
+        ("", "plain", "own", (None, None), 1.0),
+        # What is false need not be said, and earns nothing.
+        ("", "structured", "wrong", (None, None), 1.0),
+        (f"{REQUIRED}\n{VERIFIED}\n", "structured", "wrong", (None, None), 1.0),
+        ("", "structured", "withheld", (None, None), 1.0),
     ],
 )
-def test_missed_evidence_rules_cost(databases, pool, said, evidence, terms, total):
+def test_missed_evidence_rules_cost(databases, pool, said, evidence, given, terms, total):
     options = PromptOptions(evidence=evidence)
     episode = EpisodeConfig(
         style="tools", max_tokens_per_turn=400, max_context=20_000, options=options
     )
-    asked = dataclasses.replace(PROBLEMS[0], evidence="a is all")
+    shown = "" if given == "withheld" else "a is all"
+    asked = dataclasses.replace(PROBLEMS[0], evidence=shown, given=given)
     answers = {"<right>": [f"{said}<solution>SELECT 3</solution>"]}
     prompts = PromptBuilder(databases, Letters(), episode)
     states = run_episodes([asked], [0], policy=Scripted(answers), prompts=prompts, pool=pool)
@@ -210,10 +217,10 @@ def test_missed_evidence_rules_cost(databases, pool, said, evidence, terms, tota
     assert (paid.get("requirement"), paid.get("verification")) == terms
     assert found.reward.total == pytest.approx(total)
     missed = sample_record(found).get("evidence_missed")
-    if evidence == "structured":
-        assert [bool(numbers) for numbers in missed.values()] == [term < 0 for term in terms]
-    else:
+    if terms == (None, None):
         assert missed is None
+    else:
+        assert [bool(numbers) for numbers in missed.values()] == [term < 0 for term in terms]
 
 
 @pytest.mark.parametrize(("lenient", "total"), [(False, -1.0), (True, 1.0)])
@@ -313,30 +320,35 @@ def test_reasons_of_unknown_are_counted():
     assert metrics["unknown_share"] == metrics["unknown_chance_share"] == 1.0
 
 
-def test_group_metrics_count_shares():
-    import numpy as np
-
-    def rollout(reward, ending, *, valid=True, correct=0.0):
-        return SimpleNamespace(
-            reward=reward,
-            valid=valid,
+def group(*rollouts):
+    """A group as it comes from the bus; each rollout is (reward, ending, terms, valid)."""
+    made = [
+        BusRollout.make(
+            [5, 6, 7, 8, 9, 10],
+            mask_T=[0, 0, 1, 1, 0, 1],
+            logprobs_T=[-1.0] * 6,
+            versions_T=[0] * 6,
+            reward=reward if valid else None,
+            terms=terms,
             ending=ending,
-            terms={"correct": correct},
-            trace="",
-            mask_T=np.array([0, 0, 1, 1, 0, 1], bool),
         )
-
-    groups = [
-        SimpleNamespace(
-            rollouts=[rollout(1, "answered", correct=1.0), rollout(0, "answered")],
-            outcome=SimpleNamespace(valid=2, solved=1),
-        ),
-        SimpleNamespace(
-            rollouts=[rollout(-1, "cut_off"), rollout(9, "answered", valid=False)],
-            outcome=SimpleNamespace(valid=1, solved=0),
-        ),
+        for reward, ending, terms, valid in rollouts
     ]
-    metrics = group_metrics(groups)
+    task = Task(seq=0, problem="q", group_size=len(made), seed=0)
+    return Group.make(task, contract="0" * 64, sampler="s", rollouts=made)
+
+
+def right(**marks):
+    return 1, "answered", {"correct": 1.0, **marks}, True
+
+
+def wrong(**marks):
+    return 0, "answered", {"correct": 0.0, **marks}, True
+
+
+def test_group_metrics_count_shares():
+    unfinished, invalid = (-1, "cut_off", {}, True), (9, "answered", {}, False)
+    metrics = group_metrics([group(right(), wrong()), group(unfinished, invalid)])
     assert metrics["reward_mean"] == 0.0
     assert metrics["accuracy_train"] == 0.25
     assert metrics["cut_off_share"] == metrics["invalid_share"] == 0.25
@@ -344,6 +356,30 @@ def test_group_metrics_count_shares():
     assert (metrics["completion_tokens_mean"], metrics["prompt_tokens_mean"]) == (3, 2)
     assert metrics["turns_mean"] == 2
     assert metrics["groups_mixed_share"] == metrics["groups_unsolved_share"] == 0.5
+
+
+def test_groups_with_and_without_hints_are_counted_apart():
+    groups = [
+        group(right(), right()),
+        group(right(), wrong()),
+        group(wrong(), wrong()),
+        group((1, "answered", {}, False), wrong()),  # of what is valid none is right
+        group(wrong(hinted=1.0), right(hinted=1.0)),
+        group(wrong(evidence_wrong=1.0), wrong(evidence_wrong=1.0)),
+        group(right(evidence_withheld=1.0), right(evidence_withheld=1.0)),
+        group((1, "answered", {}, False), (1, "answered", {}, False)),  # nothing can be said
+    ]
+    found = prompt_metrics(groups)
+    assert found["hinted_share"] == found["evidence_wrong_share"] == 1 / 8
+    assert found["evidence_withheld_share"] == 1 / 8
+    assert found["groups_unsolved_share"] == pytest.approx(3 / 6)
+    assert found["groups_mixed_share"] == pytest.approx(1 / 6)
+    assert found["groups_solved_share"] == pytest.approx(2 / 6)
+    assert (found["hinted_unsolved_share"], found["hinted_solved_share"]) == (0, 0)
+    assert found["hinted_mixed_share"] == 1
+    plain = prompt_metrics(groups[:1])
+    assert plain["hinted_share"] == 0 and "hinted_mixed_share" not in plain
+    assert [g.outcome.plain for g in groups] == [True] * 5 + [False] * 2 + [True]
 
 
 def test_seeds_are_stable_and_differ():

@@ -10,7 +10,7 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "jax_t2sql"
 
-COMMON = {"errors", "json_rows"}
+COMMON = {"errors", "json_rows", "parquet_rows"}
 # Rooms from the ground up; a room may import those named, and what is in `COMMON`.
 ALLOWED = {
     "learner": set(),

@@ -5,7 +5,7 @@ import sqlite3
 
 import pytest
 
-from jax_t2sql.config import DataConfig, TrainConfig
+from jax_t2sql.config import DataConfig, HintsConfig, TrainConfig
 from jax_t2sql.config_loading import resolve
 from jax_t2sql.errors import UserError
 from jax_t2sql.preflight import check_all, check_questions, check_training
@@ -25,12 +25,14 @@ def test_all_faults_in_one_message(tmp_path, data):
     (tmp_path / "used").mkdir()
     (tmp_path / "used" / "thesis.txt").write_text("keep me")
     files = DataConfig(train=str(tmp_path / "none.jsonl"), databases=str(tmp_path), eval=str(data))
-    config = resolve(TrainConfig(model="no/such/model", data=files))
+    hints = HintsConfig(file=str(tmp_path / "hints.jsonl"))
+    config = resolve(TrainConfig(model="no/such/model", data=files, hints=hints))
     with pytest.raises(UserError) as caught:
         check_training(config, tmp_path / "used")
     lines = str(caught.value).splitlines()
-    assert lines[0] == "3 faults of the input:"
-    for line, name in zip(lines[1:], ("holds no run", "no/such/model", "none.jsonl"), strict=True):
+    assert lines[0] == "4 faults of the input:"
+    names = ("holds no run", "hints.jsonl", "no/such/model", "none.jsonl")
+    for line, name in zip(lines[1:], names, strict=True):
         assert name in line
     assert not (tmp_path / "used" / "config.json").exists()
 

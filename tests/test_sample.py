@@ -130,12 +130,19 @@ def test_a_run_from_the_first_claim_to_the_end(fleet, server, start, tmp_path):
     old = bus.state.last_publish.adapter.name
     evaluation = tasks(1, kind="eval", adapter=old, deadline=9, problem="q9", group_size=1)
     bus.publish(fleet.adapters[1])
-    bus.issue([*tasks(2, first=8), *evaluation], cursor={})
-    for group in until(ready(bus, 6), sampler)[4:]:
+    hinted = tasks(1, first=3, kind="hinted", origin=3)
+    bus.issue([*tasks(2, first=8), *hinted, *evaluation], cursor={})
+    new = until(ready(bus, 7), sampler)[4:]
+    for group in new:
         assert versions(group) == {1}, "new groups use the version just published"
+        for rollout in group.group.rollouts:
+            prompt = fleet.model.tokenizer.decode(rollout.ids_T[~rollout.mask_T].tolist())
+            is_hinted = group.task.kind == "hinted"
+            assert ("Hint: Look closer." in prompt) == is_hinted == ("hinted" in rollout.terms)
     (evaluated,) = until(bus.ready_evals, sampler)
     assert versions(evaluated) == {0}, "an evaluation keeps the version that it pins"
     assert evaluated.group.rollouts[0].reward == 1.0, "greedy"
+    assert "hint" not in json.loads(evaluated.group.rollouts[0].trace)
 
     def idle():
         beat = read_heartbeats(store)["s1"]
@@ -147,7 +154,7 @@ def test_a_run_from_the_first_claim_to_the_end(fleet, server, start, tmp_path):
     bus.publish(fleet.adapters[2])
     bus.end(reason="done")
     assert sampler.end() == 0
-    assert "the run has ended (done)" in sampler.said and "11 groups delivered" in sampler.said
+    assert "the run has ended (done)" in sampler.said and "12 groups delivered" in sampler.said
     assert audit(store).faults == []
     names = {name for path, name in server.seen()["requests"] if path == "/v1/completions"}
     assert names - {"base"} == {ref.name for _, ref in bus.state.adapters} - {

@@ -1,6 +1,5 @@
-"""A learner that learns, two samplers and one real vLLM server, which is killed in the middle."""
+"""`train`, two samplers and one real vLLM server, which is killed in the middle."""
 
-import dataclasses
 import os
 import re
 import signal
@@ -12,16 +11,14 @@ import threading
 import time
 from pathlib import Path
 
-import jax
 import numpy as np
 import pytest
 
-from jax_t2sql.batching import make_batch
-from jax_t2sql.bus import NewTask, open_store
+from jax_t2sql.bus import Batch, Log, Publish, open_store
 from jax_t2sql.bus.audit import audit
-from jax_t2sql.learner import Trajectory
-from jax_t2sql.models import export_adapter
-from jax_t2sql.policies import make_rl_learner
+from jax_t2sql.bus.groups import decode_group
+from jax_t2sql.bus.intake import read_group
+from jax_t2sql.tracking import read_metrics
 
 pytestmark = pytest.mark.vllm
 
@@ -29,11 +26,11 @@ ROOT = Path(__file__).resolve().parent.parent
 STEPS, GROUPS, MAX_STALENESS, KILL_AT = 20, 2, 2, 8
 
 
-class Sampler:
-    """A sampler process; `lines` grows as it speaks, each with the moment."""
+class Process:
+    """One of our programs; `lines` grows as it speaks, each with the moment."""
 
-    def __init__(self, *options):
-        command = [sys.executable, "-m", "jax_t2sql.sample", "--sql-workers", "1", *options]
+    def __init__(self, program, *options):
+        command = [sys.executable, "-m", f"jax_t2sql.{program}", *options]
         self.process = subprocess.Popen(
             command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=ROOT
         )
@@ -43,7 +40,7 @@ class Sampler:
 
     def _read(self):
         for line in self.process.stdout:
-            self.lines.append((time.monotonic(), line.rstrip()))
+            self.lines.append((time.time(), line.rstrip()))
 
     @property
     def said(self):
@@ -62,18 +59,15 @@ def server_process(port):
     return None
 
 
-def step(fleet, learner, state, groups):
-    """One real update. Longer answers are called better, so that there is something to learn."""
-    found = []
-    for group in groups:
-        lengths = np.array([rollout.mask_T.sum() for rollout in group.rollouts], float)
-        for rollout, advantage in zip(group.rollouts, lengths - lengths.mean(), strict=True):
-            found.append(
-                Trajectory(rollout.ids_T, rollout.mask_T, rollout.logprobs_T, float(advantage))
-            )
-    batch = make_batch(found, fleet.config.learner)
-    state, metrics = learner.update(fleet.model.params, state, batch)
-    return state, {name: float(value) for name, value in jax.device_get(metrics).items()}
+def published(bus):
+    """Versions and the moments at which they came to be in the log."""
+    found = {}
+    if (bus / "log").is_dir():
+        for entry in Log.open(open_store(bus)).entries:
+            if isinstance(entry, Publish):
+                path = bus / "log" / f"{entry.index:08d}.json"
+                found.setdefault(entry.step, path.stat().st_mtime)
+    return found
 
 
 def test_twenty_steps_with_two_samplers_and_a_server_that_is_killed(
@@ -83,83 +77,72 @@ def test_twenty_steps_with_two_samplers_and_a_server_that_is_killed(
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     os.environ.update(VLLM_CPU_KVCACHE_SPACE="1", HF_HUB_OFFLINE="1")
-    config = dataclasses.replace(
-        fleet.config, optimizer=dataclasses.replace(fleet.config.optimizer, lr=1e-3)
+    workdir, bus = tmp_path / "run", tmp_path / "run" / "bus"
+    learner = Process(
+        "train",
+        *("--config", "configs/quickstart.py", "--workdir", str(workdir)),
+        *("--model", str(fleet.root / "model"), "--databases", str(fleet.root)),
+        *("--data", str(fleet.root / "train.jsonl"), "--data.eval", str(fleet.root / "eval.jsonl")),
+        *"--prompt.style question --prompt.max-context 256 --prompt.max-tokens 32".split(),
+        *"--adapter.rank 8 --adapter.alpha 16 --optimizer.lr 1e-3".split(),
+        # Enough for some answers to end and others not: a reward that differs.
+        *"--warmup.steps 12 --warmup.lr 1e-2 --warmup.batch 16".split(),
+        *f"--rl.steps {STEPS} --rl.groups {GROUPS} --rl.group-size 4".split(),
+        *f"--rl.max-staleness {MAX_STALENESS} --eval.every 10 --grading.workers 1".split(),
+        *"--fleet.workers 2 --fleet.groups-in-flight 3".split(),
     )
-    learner = make_rl_learner(config, fleet.model)
-    state = learner.init(fleet.model.params, jax.random.key(0))
-    store = open_store(tmp_path / "bus")
-    bus = fleet.lead(
-        store, adapter=None, groups_per_batch=GROUPS, max_staleness=MAX_STALENESS, max_attempts=50
-    )
-
-    def publish():
-        directory = tmp_path / f"export{bus.version}-{bus.log.head}"
-        export_adapter(directory, fleet.model.config, state.trainable, fleet.spec)
-        bus.publish(directory)
-        return time.monotonic()
-
-    common = ("--bus", str(tmp_path / "bus"), "--policy", f"vllm:http://127.0.0.1:{port}")
-    vllm = "--dtype float32 --enforce-eager --max-num-seqs 16"
-    samplers = [
-        Sampler(
-            *common, "--name", "s1", "--groups", "3", "--spawn-vllm", "--vllm-python", vllm_python,
-            f"--vllm-args={vllm}", "--vllm-log", str(tmp_path / "vllm.log"),
-        ),
-        Sampler(*common, "--name", "s2", "--groups", "3"),
-    ]  # fmt: skip
-    published, ratios, ages, used = {0: publish()}, [], [], set()
+    common = ("--bus", str(bus), "--policy", f"vllm:http://127.0.0.1:{port}")
+    common += ("--sql-workers", "1", "--groups", "3")
+    running = [learner]
     try:
-        deadline = time.monotonic() + 1500
-        while bus.version < STEPS:
-            assert time.monotonic() < deadline, samplers[0].said + samplers[1].said
-            for sampler in samplers:
-                assert sampler.process.poll() is None, sampler.said
-            if bus.capacity > 0:
-                at = bus.state.next_seq
-                tasks = [
-                    NewTask(problem=f"q{(at + n) % 8}", group_size=4, seed=at + n)
-                    for n in range(bus.capacity)
-                ]
-                bus.issue(tasks, cursor={"at": at})
-            bus.expire_claims(still_seconds=60)
-            ready = bus.ready_groups()[:GROUPS]
-            if len(ready) < GROUPS:
-                time.sleep(0.05)
-                continue
-            ages += [group.staleness(bus.version) for group in ready]
-            used |= {group.group.sampler for group in ready}
-            fresh = all(group.staleness(bus.version) == 0 for group in ready)
-            bus.append_batch(ready, pack_seed=0)
-            state, metrics = step(fleet, learner, state, [group.group for group in ready])
-            if fresh:
-                ratios.append(metrics["ratio_mean"])
-            moment = publish()
-            published[bus.version] = moment
-            if bus.version == KILL_AT:
-                os.kill(server_process(port), signal.SIGKILL)
-        bus.end(reason="done")
+        while 0 not in published(bus):
+            assert learner.process.poll() is None, learner.said
+            time.sleep(0.2)
+        samplers = [
+            Process(
+                *("sample", *common, "--name", "s1", "--spawn-vllm", "--vllm-python", vllm_python),
+                "--vllm-args=--dtype float32 --enforce-eager --max-num-seqs 16",
+                *("--vllm-log", str(tmp_path / "vllm.log")),
+            ),
+            Process("sample", *common, "--name", "s2"),
+        ]
+        running += samplers
+        while max(published(bus)) < KILL_AT:
+            for process in running:
+                assert process.process.poll() is None, process.said
+            time.sleep(0.2)
+        os.kill(server_process(port), signal.SIGKILL)
+        assert learner.process.wait(1500) == 0, learner.said
         for sampler in samplers:
-            assert sampler.process.wait(60) == 0, sampler.said
+            assert sampler.process.wait(120) == 0, sampler.said
             sampler.reader.join()
     finally:
-        for sampler in samplers:
-            sampler.process.terminate()
-        for sampler in samplers:
-            sampler.process.wait(60)
+        for process in running:
+            process.process.terminate()
+        for process in running:
+            process.process.wait(60)
     assert server_process(port) is None, "the server ends with its sampler"
+    store = open_store(bus)
     report = audit(store)
     assert report.faults == [] and report.counts["trained"] == STEPS * GROUPS
-    assert max(ages) <= MAX_STALENESS and used == {"s1", "s2"}
     assert "died" in samplers[0].said and "the server answers again" in samplers[1].said
-    np.testing.assert_allclose(ratios, 1.0, atol=1e-3)
-    waits = []
+    steps = [row for row in read_metrics(workdir) if row["phase"] == "rl"]
+    assert [row["step"] for row in steps] == list(range(1, STEPS + 1))
+    assert max(row["staleness_mean"] for row in steps) <= MAX_STALENESS
+    fresh = [row["ratio_mean"] for row in steps if row["staleness_mean"] == 0]
+    np.testing.assert_allclose(fresh, 1.0, atol=1e-3)
+    last = [e for e in Log.open(store).entries if isinstance(e, Batch)][-1]
+    assert {decode_group(read_group(store, g.seq)).sampler for g in last.groups} <= {"s1", "s2"}
+    moments, waits = published(bus), []
     for moment, line in (line for sampler in samplers for line in sampler.lines):
         if match := re.match(r"serving version (\d+)", line):
-            waits.append(moment - published[int(match[1])])
+            waits.append(moment - moments[int(match[1])])
     with capsys.disabled():
         print(
             f"\npublish to proven on the server: median {statistics.median(waits):.2f} s of "
-            f"{len(waits)}; staleness mean {np.mean(ages):.2f}; on-policy ratios {len(ratios)}, "
-            f"worst {max(abs(r - 1) for r in ratios) if ratios else 0:.1e}"
+            f"{len(waits)}; staleness mean {np.mean([r['staleness_mean'] for r in steps]):.2f}; "
+            f"on-policy ratios {len(fresh)}, worst "
+            f"{max((abs(r - 1) for r in fresh), default=0):.1e}; "
+            f"bus share of a step {np.mean([r['bus_share'] for r in steps]):.1%}, idle "
+            f"{np.mean([r['idle_share'] for r in steps]):.0%}"
         )

@@ -11,7 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from jax_t2sql.bus import Log, RunState, open_store
+from data_pipelines.hint_outline import outline
+from data_pipelines.world import build_world
+from jax_t2sql.bus import Issue, Log, RunState, open_store
+from jax_t2sql.text2sql import load_problems
 from jax_t2sql.tracking import read_metrics
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -19,6 +22,21 @@ SHORT = (
     "--rl.steps 5 --rl.groups 4 --rl.group-size 4 --warmup.steps 8 --warmup.batch 16"
     " --eval.every 2 --eval.questions 8 --eval.final-questions 16 --checkpoint.every 2"
 ).split()
+
+
+@pytest.fixture(scope="module")
+def short(tmp_path_factory):
+    """A short run whose draws rest on what came before: weights, and hints that few need."""
+    folder = tmp_path_factory.mktemp("hints")
+    world = build_world(folder / "world", seed=0)
+    rows = [
+        {"question_id": p.question_id, "strength": "strong", "hint": outline(p.gold_sql, "strong")}
+        for path in (world.train, world.warmup)
+        for p in load_problems(path)
+    ]
+    (folder / "hints.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    options = ["--hints.file", str(folder / "hints.jsonl"), "--hints.strength", "strong"]
+    return [*SHORT, *options, "--warmup.hint-share", "0.5", "--learnability.enabled"]
 
 
 @pytest.fixture(scope="module")
@@ -54,9 +72,9 @@ def refuse(environment, workdir, *options) -> str:
 
 
 @pytest.fixture(scope="module")
-def finished(environment, tmp_path_factory):
+def finished(environment, short, tmp_path_factory):
     workdir = tmp_path_factory.mktemp("runs") / "finished"
-    done = train(environment, workdir, *SHORT)
+    done = train(environment, workdir, *short)
     assert done.returncode == 0, done.stderr[-2000:]
     return workdir, done.stdout
 
@@ -98,6 +116,15 @@ def test_the_log_accounts_for_every_task(finished):
     assert state.end is not None and not state.open_tasks
     assert state.version == 5 and len(state.fates) == state.next_seq
     assert state.adapters, "weights were published as files"
+    tasks = [task for entry in log.entries if isinstance(entry, Issue) for task in entry.tasks]
+    hinted = [task for task in tasks if task.kind == "hinted"]
+    assert hinted and {task.seq for task in tasks} > {task.origin for task in hinted}
+    rows = [row for row in read_metrics(finished[0]) if row["phase"] == "rl"]
+    assert any(row["hinted_share"] > 0 for row in rows)
+    prompts = [json.loads(x) for x in (finished[0] / "samples.jsonl").read_text().splitlines()]
+    assert any("Use the table" in row.get("hint", "") for row in prompts)
+    after = (finished[0] / "evaluations" / "after.jsonl").read_text().splitlines()
+    assert not any("hint" in json.loads(row) for row in after), "never in evaluation"
 
 
 def test_the_trained_model_scores_what_the_run_reported(finished, environment, tmp_path):
@@ -133,24 +160,24 @@ def test_the_trained_model_scores_what_the_run_reported(finished, environment, t
     assert verdicts == {row["question_id"]: row["predicted_sql"] for row in rows}
 
 
-def test_a_finished_run_is_shown_again(finished, environment):
-    done = train(environment, finished[0], *SHORT)
+def test_a_finished_run_is_shown_again(finished, environment, short):
+    done = train(environment, finished[0], *short)
     assert done.returncode == 0 and "this run is complete" in done.stdout
 
 
-def test_a_workdir_of_another_configuration_is_refused(finished, environment):
-    message = refuse(environment, finished[0], *SHORT, "--optimizer.lr", "1e-3", "--seed", "4")
+def test_a_workdir_of_another_configuration_is_refused(finished, environment, short):
+    message = refuse(environment, finished[0], *short, "--optimizer.lr", "1e-3", "--seed", "4")
     assert "optimizer.lr was 0.0003, now 0.001" in message and "seed was 0, now 4" in message
 
 
-def test_kill_and_resume_ends_with_the_same_weights(finished, environment, tmp_path):
+def test_kill_and_resume_ends_with_the_same_weights(finished, environment, short, tmp_path):
     """SIGKILL after step 3, whose checkpoint is of step 2: step 3 is replayed, not sampled anew.
 
     Then the disk is full for a while: the next checkpoint fails with one message, nothing is lost.
     """
     workdir = tmp_path / "killed"
     process = subprocess.Popen(
-        command(workdir, *SHORT), cwd=ROOT, env=environment, stdout=subprocess.DEVNULL
+        command(workdir, *short), cwd=ROOT, env=environment, stdout=subprocess.DEVNULL
     )
     deadline = time.monotonic() + 300
     while not any(row["phase"] == "rl" and row["step"] >= 3 for row in read_metrics(workdir)):
@@ -160,7 +187,7 @@ def test_kill_and_resume_ends_with_the_same_weights(finished, environment, tmp_p
     process.wait()
     full = subprocess.run(
         # No file may be larger than 976 KiB: the next checkpoint cannot be written.
-        ["bash", "-c", 'ulimit -f 976; exec "$@"', "-", *command(workdir, *SHORT)],
+        ["bash", "-c", 'ulimit -f 976; exec "$@"', "-", *command(workdir, *short)],
         cwd=ROOT,
         env=environment,
         capture_output=True,
@@ -169,7 +196,7 @@ def test_kill_and_resume_ends_with_the_same_weights(finished, environment, tmp_p
     )
     assert full.returncode == 2 and "Traceback" not in full.stderr, full.stderr[-2000:]
     assert "Make room" in full.stderr and "run the same command" in full.stderr
-    done = train(environment, workdir, *SHORT)
+    done = train(environment, workdir, *short)
     assert done.returncode == 0, done.stderr[-2000:]
     weights = [p / "model" / "model.safetensors" for p in (finished[0], workdir)]
     assert weights[0].read_bytes() == weights[1].read_bytes()

@@ -23,15 +23,17 @@ from jax_t2sql.bus.entries import (
 from jax_t2sql.bus.faults import BadObject, ContractError, LogError, LostLeadership, RunEnded
 from jax_t2sql.bus.groups import Group, Rollout
 from jax_t2sql.bus.intake import ReadyGroup
-from jax_t2sql.bus.learner_side import LearnerBus, NewTask, start_or_takeover
+from jax_t2sql.bus.learner_side import LearnerBus
 from jax_t2sql.bus.log import Log
 from jax_t2sql.bus.preflight import check_bus
 from jax_t2sql.bus.replay import ReplayStep
 from jax_t2sql.bus.retention import collect_adapters, collect_groups
 from jax_t2sql.bus.sampler_side import SamplerBus
 from jax_t2sql.bus.samplers import Heartbeat, read_heartbeats
+from jax_t2sql.bus.startup import start_or_takeover
 from jax_t2sql.bus.state import RunState
 from jax_t2sql.bus.store import Store, open_store
+from jax_t2sql.bus.window import NewTask
 
 __all__ = [
     "AdapterRef",

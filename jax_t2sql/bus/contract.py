@@ -71,7 +71,24 @@ def idle_pause(bounds: Bounds, *, groups_in_flight: int) -> float:
     the window's, since no more samplers than that can be busy.
     """
     fleet = bounds.max_outstanding / groups_in_flight
-    return min(max(1.5, fleet / 25), 10.0)
+    return min(max(1.5, fleet / 25), 20.0)
+
+
+def beat_pause(bounds: Bounds, *, groups_in_flight: int, still_seconds: float) -> float:
+    """Seconds between two heartbeats, and between the learner's looks at them; see `idle_pause`.
+
+    Four at least may be lost before a sampler counts as dead after `still_seconds`.
+    """
+    pause = 4 * idle_pause(bounds, groups_in_flight=groups_in_flight)
+    return min(pause, still_seconds / 5)
+
+
+def claim_step(groups_in_flight: int) -> int:
+    """How many groups a sampler claims at a time, as soon as it has a place for one.
+
+    Each time costs a listing. Those beyond its places wait their turn for a moment.
+    """
+    return max(1, groups_in_flight // 4)
 
 
 def _short(text: str) -> str:

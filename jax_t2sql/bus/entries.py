@@ -89,10 +89,11 @@ class Task(Part, frozen=True, kw_only=True):
                 f"task {self.seq} of kind {self.kind!r}: eval tasks, and no others, name both the "
                 "adapter they pin and their deadline"
             )
-        if (self.kind == "hinted") != (self.origin is not None):
+        is_sound = self.origin is None or self.origin < self.seq
+        if (self.kind == "hinted") != (self.origin is not None) or not is_sound:
             raise ValueError(
                 f"task {self.seq} of kind {self.kind!r}: hinted tasks, and no others, name the "
-                "task that they offer again"
+                f"earlier task that they offer again (origin: {self.origin})"
             )
 
 
@@ -146,8 +147,8 @@ class Batch(Entry, frozen=True, kw_only=True, tag="batch"):
     step: batches applied before this one, i.e. the version of the weights that it changes.
     pack_seed: seed of the packing; with it a replay builds the same arrays.
     fates: of every task decided since the last batch, the groups' own ("trained") included.
-    length_ratio: mean rollout length of the groups trained over that of all that arrived since
-    the last batch; far below 1 means that long episodes are lost.
+    length_ratio: mean rollout length of the groups trained over that of all that came and that this
+    entry decides; far below 1 means that long episodes are lost.
     """
 
     step: Count

@@ -42,7 +42,7 @@ class Intake:
         self.state = state
         self.ready: dict[int, ReadyGroup] = {}
         self.decided: dict[int, Decision] = {}
-        self._arrived: list[int] = []  # rollout lengths of all groups since the last batch
+        self._passed_over: list[int] = []  # rollout lengths of groups that got another fate
 
     def undecided(self) -> list[Task]:
         return [task for task in self.state.open_tasks.values() if task.seq not in self.decided]
@@ -66,7 +66,6 @@ class Intake:
                 self.decide(task.seq, result.fate, reason=str(result), sampler=result.sampler)
             elif result is not None:
                 self.ready[task.seq] = result
-                self._arrived += result.group.lengths
 
     def drop_stale(self) -> None:
         """Training groups beyond the staleness bound get that fate."""
@@ -82,9 +81,10 @@ class Intake:
             known = self.decided[seq].fate if seq in self.decided else self.state.fates.get(seq)
             raise ValueError(f"task {seq} is not undecided (fate so far: {known})")
         ready = self.ready.pop(seq, None)
-        if ready is not None and sampler is None:
-            sampler = ready.group.sampler
-        outcome = ready.group.outcome if ready is not None else None
+        outcome = None
+        if ready is not None:
+            self._passed_over += ready.group.lengths
+            sampler, outcome = sampler or ready.group.sampler, ready.group.outcome
         self.decided[seq] = Decision(
             seq=seq, fate=fate, reason=reason, sampler=sampler, outcome=outcome
         )
@@ -102,16 +102,19 @@ class Intake:
                 raise ValueError(f"group {seq} is too stale; take groups from ready_groups() again")
 
     def length_ratio(self, groups: Sequence[ReadyGroup]) -> float:
-        """Mean rollout length of `groups` over that of all that arrived since the last batch."""
+        """Mean rollout length of `groups` over that of all that this batch decides.
+
+        Each group counts once, when its fate is decided; one that waits for a later batch does not.
+        """
         used = [length for ready in groups for length in ready.group.lengths]
-        return _mean(used) / max(_mean(self._arrived), 1.0)
+        return _mean(used) / max(_mean(used + self._passed_over), 1.0)
 
     def batch_logged(self, groups: Sequence[ReadyGroup]) -> None:
         """An entry now holds the fates of `groups` and all of `decided`."""
         for ready in groups:
             del self.ready[ready.task.seq]
         self.decided.clear()
-        self._arrived = [n for ready in self.ready.values() for n in ready.group.lengths]
+        self._passed_over.clear()
 
     def _fetch_one(self, task: Task) -> ReadyGroup | BadObject | None:
         try:

@@ -21,7 +21,10 @@ def holders(
     """The claim on the present offer of each task that has one, by seq.
 
     An object that is no claim counts as one of a sampler that never moves, so that it expires.
-    known: what this returned before; a claim never changes, so those are not read again.
+    known: what this returned before, {} at first; a claim never changes, so those are not read
+    again. A claim seen for the first time is not read either, since a heartbeat will most often
+    have named its holder by the next look: until then it is one of a sampler without a name. None:
+    this is the only look, and all claims are read.
     heartbeats: who names a claimed task there need not be looked up in the claim itself.
     """
     named = {
@@ -37,16 +40,21 @@ def holders(
         if (task.seq, task.attempt) not in claimed:
             continue
         before = known.get(task.seq) if known else None
-        if before is not None and before.attempt == task.attempt:
+        seen = before is not None and before.attempt == task.attempt
+        if seen and before.sampler:
             found[task.seq] = before
             continue
         if (beat := named.get(task.seq)) is not None:
             found[task.seq] = _claim_of(task, beat.sampler, beat.incarnation)
             continue
+        nobody = _claim_of(task, "", f"{task.seq}.{task.attempt}")
+        if known is not None and not seen:
+            found[task.seq] = nobody
+            continue
         try:
             claim = read_claim(store, task)
         except ValueError:
-            claim = _claim_of(task, "", "")
+            claim = nobody
         if claim is not None:
             found[task.seq] = claim
     return found

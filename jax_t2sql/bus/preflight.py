@@ -38,7 +38,7 @@ def check_bus(
         UserError: one message with every fault that was found.
     """
     faults = []
-    if bounds is not None and (fault := _window_fault(bounds, workers, groups_in_flight)):
+    if bounds is not None and (fault := window_fault(bounds, workers, groups_in_flight)):
         faults.append(fault)
     if str(location).startswith("memory:") and workers:
         faults.append(
@@ -55,7 +55,8 @@ def check_bus(
     return _warnings(location)
 
 
-def _window_fault(bounds: Bounds, workers: int, groups_in_flight: int) -> str | None:
+def window_fault(bounds: Bounds, workers: int, groups_in_flight: int) -> str | None:
+    """Why some samplers of such a fleet would starve; None if none would."""
     fleet = workers * groups_in_flight
     if fleet <= bounds.max_outstanding:
         return None

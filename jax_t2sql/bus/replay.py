@@ -45,8 +45,17 @@ def replay(log: Log, position: tuple[int, str] | None, *, floor: int) -> Iterato
     applied = {e.batch: e.applied for e in entries if isinstance(e, Publish)}
     for entry in entries:
         if isinstance(entry, Batch) and applied.get(entry.index, True):
-            groups = [_fetch_trained(log.store, entry.index, wanted) for wanted in entry.groups]
+            groups = batch_groups(log.store, entry)
             yield ReplayStep(entry, groups, published=entry.index in applied)
+
+
+def batch_groups(store: Store, batch: Batch) -> list[Group]:
+    """The groups of a logged batch, in its order, as the log has them.
+
+    Raises:
+        LogError: one is gone, or is not the one that was trained.
+    """
+    return [_fetch_trained(store, batch.index, wanted) for wanted in batch.groups]
 
 
 def _fetch_trained(store: Store, batch: int, wanted: BatchGroup) -> Group:

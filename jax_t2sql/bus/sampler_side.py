@@ -2,19 +2,22 @@
 
 import random
 import secrets
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from jax_t2sql.bus.claims import put_claim
 from jax_t2sql.bus.contract import Contract
-from jax_t2sql.bus.entries import AdapterRef, AnyEntry, Task
+from jax_t2sql.bus.entries import AdapterRef, AnyEntry, Issue, Task
 from jax_t2sql.bus.faults import BadObject, ContractError, LostLeadership
+from jax_t2sql.bus.free_offers import FreeOffers
 from jax_t2sql.bus.groups import Group, check_group, encode_group
-from jax_t2sql.bus.keys import check_name, claim_key, claim_numbers, claims_beside, group_key
+from jax_t2sql.bus.keys import check_name, group_key
 from jax_t2sql.bus.log import Log
 from jax_t2sql.bus.samplers import Heartbeat, write_heartbeat
 from jax_t2sql.bus.state import RunState
 from jax_t2sql.bus.store import Store, put_all_once
 from jax_t2sql.errors import UserError
+
+_PASSES = 3
 
 
 class SamplerBus:
@@ -46,7 +49,9 @@ class SamplerBus:
                 f"{', '.join(different)}. Start it with the code, model and data of the run"
             )
         self._held: set[int] = set()
-        self._taken: set[tuple[int, int]] = set()  # offers that somebody was seen to have claimed
+        self._free = FreeOffers()
+        self._free.follow(self.log.entries)
+        self._pass = 0  # refreshes until `claim` looks again, since it found nothing
         self._counter = 0
 
     @property
@@ -68,18 +73,28 @@ class SamplerBus:
         """Read what the learner appended since; returns it."""
         entries = self.log.follow()
         self.state.apply_all(entries)
+        self._free.follow(entries)
+        news = any(isinstance(entry, Issue) for entry in entries)
+        self._pass = 0 if news else max(self._pass - 1, 0)
         self._held &= self.state.open_tasks.keys()
         return entries
 
     def open_tasks(self) -> list[Task]:
         """Offers of the log, as last refreshed, that nobody has claimed, oldest first."""
-        return [task for part in self._free_parts(None) for task in part]
+        return [task for part in self._free.parts(self.store, None) for task in part]
+
+    @property
+    def may_claim(self) -> bool:
+        """Whether the log, as last refreshed, has an offer that was not seen to be taken."""
+        return bool(self._free)
 
     def claim(self, limit: int, *, rng: random.Random | None = None) -> list[Task]:
         """Up to `limit` open tasks that are this sampler's from now on; may be fewer, or none.
 
         rng: picks at random, so that many samplers rarely try for the same task (pause for a
-        jittered time when nothing was won); None takes the oldest, right for a single sampler.
+        jittered time when nothing was won), and gives up at a shard without a free offer, until a
+        few refreshes later or until the log offers more. None takes the oldest, right for a single
+        sampler.
 
         Raises:
             LostLeadership: this sampler lives inside a learner that no longer leads.
@@ -89,10 +104,22 @@ class SamplerBus:
                 f"the learner of epoch {self.learner_epoch}, which this sampler lives in, was "
                 f"taken over by that of epoch {self.state.epoch}; it stops"
             )
+        if limit < 1 or (rng is not None and self._pass > 0):
+            return []
         won = []
-        for task in (task for part in self._free_parts(rng) for task in part):
+        for part in self._free.parts(self.store, rng):
+            won += self._claim_of(part, limit - len(won))
             if len(won) >= limit:
                 break
+            if rng is not None and not part:
+                # Where others pick at random too, what is left elsewhere is as little.
+                self._pass = _PASSES
+                break
+        return won
+
+    def _claim_of(self, free: Sequence[Task], limit: int) -> list[Task]:
+        won = []
+        for task in free:
             # Held from before the put: a heartbeat by another thread must not seem to give it back.
             self._held.add(task.seq)
             if put_claim(
@@ -105,39 +132,14 @@ class SamplerBus:
                 won.append(task)
             else:
                 self._held.discard(task.seq)
-            self._taken.add((task.seq, task.attempt))
+            self._free.taken(task)
+            if len(won) >= limit:
+                break
         return won
 
     def give_back(self, task: Task) -> None:
         """Stop working on a claimed task; the learner offers it again, as the next attempt."""
         self._held.discard(task.seq)
-
-    def _free_parts(self, rng: random.Random | None) -> Iterator[list[Task]]:
-        """Unclaimed offers, shard by shard, each listed when its turn comes.
-
-        A claim is never undone, so a shard whose offers are all known to be taken is not listed
-        again: what a claim costs does not grow with the window.
-        """
-        offers = {(task.seq, task.attempt): task for task in self.state.open_tasks.values()}
-        self._taken &= offers.keys()
-        parts: dict[str, list[Task]] = {}
-        for offer, task in offers.items():
-            if offer not in self._taken:
-                parts.setdefault(claims_beside(task.seq), []).append(task)
-        shards = list(parts)
-        if rng is not None:
-            rng.shuffle(shards)
-        for shard in shards:
-            first = claim_key(parts[shard][0].seq, 0)
-            self._taken.update(
-                offer
-                for key in self.store.keys(shard, start=first)
-                if (offer := claim_numbers(key)) in offers
-            )
-            free = [task for task in parts[shard] if (task.seq, task.attempt) not in self._taken]
-            if rng is not None:
-                rng.shuffle(free)
-            yield free
 
     def make_group(self, task: Task, rollouts) -> Group:
         """The group of `bus.groups.Rollout`s that answers `task`."""

@@ -49,7 +49,7 @@ from .advantages import group_advantages
 from .arrays import ArrayDesc, ShardingRules, abstract_arrays, init_arrays, shardings
 from .batch import LearnerBatch, PrefixRows, SharedPrefix, Trajectory
 from .checkpoint import Checkpointer
-from .hosts import agree, batch_digest, from_host_zero
+from .hosts import agree, batch_digest, from_host_zero, gather
 from .learner import make_learner
 from .logprobs import token_logprobs
 from .lora import LoraPair, lora_linear, lora_pairs, merge_lora
@@ -85,6 +85,7 @@ __all__ = [
     "dapo",
     "from_host_zero",
     "from_nnx",
+    "gather",
     "group_advantages",
     "grpo",
     "init_arrays",

@@ -77,7 +77,7 @@ class Checkpointer:
                 "restore that one, or use another directory"
             )
         args = self._ocp.args
-        flat = _flatten(state)
+        flat = {name: _saveable(leaf) for name, leaf in _flatten(state).items()}
         items = args.Composite(state=args.StandardSave(flat), meta=args.JsonSave(meta))
         try:
             # A write that fails half-way makes TensorStore's threads print tracebacks of their
@@ -166,6 +166,12 @@ def _flatten(tree: Tree) -> dict[str, Any]:
     if len(flat) != len(leaves):
         raise ValueError("two arrays of the state have the same path: rename a key that holds '/'")
     return flat
+
+
+def _saveable(leaf: Any) -> Any:
+    """Of several hosts, only host 0 writes what each of them has whole for itself."""
+    alone = jax.process_count() > 1 and getattr(leaf, "is_fully_addressable", False)
+    return np.asarray(leaf) if alone else leaf
 
 
 def _target(leaf: Any) -> Any:

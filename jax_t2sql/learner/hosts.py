@@ -32,6 +32,30 @@ def from_host_zero(payload: bytes | None) -> bytes:
     return np.asarray(multihost_utils.broadcast_one_to_all(mine)).astype(np.uint8).tobytes()
 
 
+def gather(payload: bytes, *, size: int) -> list[bytes]:
+    """Every host's bytes, in order of hosts, on every host.
+
+    Args:
+      payload: at most `size` bytes; padded with zero bytes, which the results do not end in.
+      size: the same on all hosts.
+
+    Raises:
+      ValueError: the payload is larger.
+
+    >>> gather(b"ready", size=8)
+    [b'ready']
+    """
+    if len(payload) > size:
+        raise ValueError(f"{len(payload)} bytes do not fit the {size} that all hosts send")
+    if jax.process_count() == 1:
+        return [payload.rstrip(b"\0")]
+    from jax.experimental import multihost_utils
+
+    mine = np.frombuffer(payload.ljust(size, b"\0"), np.uint8)
+    rows = np.asarray(multihost_utils.process_allgather(mine)).astype(np.uint8)
+    return [row.tobytes().rstrip(b"\0") for row in rows]
+
+
 def batch_digest(batch: LearnerBatch) -> bytes:
     """SHA-256 of all arrays of a batch that is still in host memory, with their shapes."""
     digest = hashlib.sha256()
@@ -54,20 +78,14 @@ def agree(digest: bytes, *, problem: str | None = None) -> None:
     Raises:
       RuntimeError: a host has a problem, or another digest than host 0; the message names it.
     """
-    report = (problem or "").encode()[:_PROBLEM_BYTES].ljust(_PROBLEM_BYTES, b"\0")
-    mine = np.frombuffer(digest[:32].ljust(32, b"\0") + report, np.uint8)
-    if jax.process_count() == 1:
-        reports = mine[None]
-    else:
-        from jax.experimental import multihost_utils
-
-        reports = np.asarray(multihost_utils.process_allgather(mine)).astype(np.uint8)
+    # The digest in hex, since it may end in zero bytes.
+    mine = digest[:32].hex().encode().ljust(64) + (problem or "").encode()[:_PROBLEM_BYTES]
+    reports = gather(mine, size=64 + _PROBLEM_BYTES)
     faults = []
     for host, row in enumerate(reports):
-        text = row[32:].tobytes().rstrip(b"\0").decode(errors="replace")
-        if text:
+        if text := row[64:].decode(errors="replace"):
             faults.append(f"host {host}: {text}")
-        elif (row[:32] != reports[0, :32]).any():
+        elif row[:64] != reports[0][:64]:
             faults.append(f"host {host}: holds another batch than host 0")
     if faults:
         raise RuntimeError(f"the update was not started; {'; '.join(faults)}")

@@ -57,17 +57,29 @@ def render_chat(
 @functools.lru_cache(maxsize=8)
 def _compile(template: str):
     from jinja2 import TemplateError
+    from jinja2.ext import Extension
+    from jinja2.nodes import Scope
     from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+    class Generation(Extension):
+        """{% generation %} marks what an assistant says, for masks; it prints what it holds."""
+
+        tags = {"generation"}
+
+        def parse(self, parser):
+            line = next(parser.stream).lineno
+            body = parser.parse_statements(("name:endgeneration",), drop_needle=True)
+            return Scope(body, lineno=line)
 
     def raise_exception(message: str):
         raise TemplateError(message)
 
-    def tojson(value: Any, indent: int | None = None) -> str:
+    def tojson(value: Any, ensure_ascii: bool = False, **options: Any) -> str:
         # Jinja's own filter escapes HTML characters, which a prompt must not.
-        return json.dumps(value, ensure_ascii=False, indent=indent)
+        return json.dumps(value, ensure_ascii=ensure_ascii, **options)
 
     environment = ImmutableSandboxedEnvironment(
-        trim_blocks=True, lstrip_blocks=True, extensions=["jinja2.ext.loopcontrols"]
+        trim_blocks=True, lstrip_blocks=True, extensions=["jinja2.ext.loopcontrols", Generation]
     )
     environment.filters["tojson"] = tojson
     environment.globals["raise_exception"] = raise_exception

@@ -4,21 +4,19 @@ import shutil
 
 from jax_t2sql.bus import collect_adapters, collect_groups
 from jax_t2sql.rl.loop import Loop, Step
+from jax_t2sql.rl.trainer import Trainer
 from jax_t2sql.rl.update import update
 from jax_t2sql.rundir import restore_checkpoint
 
 
 def restore(loop: Loop) -> None:
     """Brings the state to the log's version: newest checkpoint, then what was logged after it."""
-    position = None
-    if loop.checkpointer.latest() is not None:
-        like = loop.learner.abstract_state(loop.base)
-        loop.state, meta = restore_checkpoint(loop.checkpointer, like)
-        position = (meta["log_index"], meta["log_sha256"])
-        loop.version = meta["version"]
+    loop.announce("restore")
+    position = restore_state(loop)
     applied = True
     for step in loop.bus.replay(position):
-        metrics = update(loop, step.groups, step.batch.pack_seed)
+        loop.announce("update", entry=step.batch.index, pack_seed=step.batch.pack_seed)
+        metrics = update(loop, lambda step=step: step.groups, step.batch.pack_seed)
         applied = metrics["skipped"] == 0.0
         loop.version += applied
         done = Step(
@@ -39,6 +37,16 @@ def restore(loop: Loop) -> None:
     loop.sampling.serve(loop)
 
 
+def restore_state(trainer: Trainer) -> tuple[int, str] | None:
+    """The newest checkpoint's state, and its place in the log; None if there is none."""
+    if trainer.checkpointer.latest() is None:
+        return None
+    like = trainer.learner.abstract_state(trainer.base)
+    trainer.state, meta = restore_checkpoint(trainer.checkpointer, like)
+    trainer.version = meta["version"]
+    return meta["log_index"], meta["log_sha256"]
+
+
 def conclude(loop: Loop, *, applied: bool) -> None:
     """Ends a step: a checkpoint where one is due, and the publish entry."""
     config = loop.run.config
@@ -50,12 +58,19 @@ def conclude(loop: Loop, *, applied: bool) -> None:
     loop.sampling.serve(loop)
 
 
+def preserve(loop: Loop) -> None:
+    """Before the process ends: a checkpoint of what is trained, if the last one is older."""
+    if loop.version > (loop.checkpointer.latest() or 0):
+        save_and_publish(loop)
+
+
 def publish(loop: Loop, *, applied: bool) -> None:
     """The publish entry, with files if the samplers need them."""
-    if applied and loop.sampling.files_due(loop):
-        _publish_files(loop)
+    if loop.sampling.files_due(loop):
+        publish_files(loop, applied=applied)
     else:
-        loop.bus.publish(applied=applied)
+        with loop.timed("bus"):
+            loop.bus.publish(applied=applied, keep=loop.keep())
 
 
 def save_and_publish(loop: Loop) -> None:
@@ -66,21 +81,26 @@ def save_and_publish(loop: Loop) -> None:
     bus, keep = loop.bus, loop.run.config.checkpoint.keep
     index, sha256 = bus.position
     meta = {"version": loop.version, "log_index": index, "log_sha256": sha256}
-    loop.checkpointer.save(loop.version, loop.state, meta)
+    loop.announce("save", meta=meta)
+    with loop.timed("checkpoint"):
+        loop.checkpointer.save(loop.version, loop.state, meta)
     loop.positions.append(index)
     del loop.positions[:-keep]
     # Until as many checkpoints exist as are kept, one of an earlier process may be among them.
     full = len(loop.positions) == keep
-    _publish_files(loop, floor=loop.positions[0] if full else None)
+    publish_files(loop, floor=loop.positions[0] if full else None)
     collect_groups(bus.store, bus.state)
     collect_adapters(bus.store, bus.state, keep_newest=keep)
 
 
-def _publish_files(loop: Loop, *, floor: int | None = None) -> None:
+def publish_files(loop: Loop, *, applied: bool = True, floor: int | None = None) -> None:
+    """Publishes the weights as they are now, with their files."""
     # A fixed name: what a killed process left there is swept out, not kept for ever.
     directory = loop.run.workdir / "export.tmp"
     shutil.rmtree(directory, ignore_errors=True)
     directory.mkdir()
-    loop.export(loop.state, directory)
-    loop.bus.publish(directory, floor=floor)
+    with loop.timed("export"):
+        loop.export(loop.whole_state(), directory)
+    with loop.timed("bus"):
+        loop.bus.publish(directory, applied=applied, floor=floor, keep=loop.keep())
     shutil.rmtree(directory)

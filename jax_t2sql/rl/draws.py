@@ -41,8 +41,10 @@ class Draws:
 
     def draw(self, count: int, *, first_seq: int) -> list[NewTask]:
         self._history.follow(self._bus.log.entries)
-        offers = [(name, seq) for seq, name in self._history.unanswered(self._bus.decided)]
-        asked = [(name, origin) for name, origin in offers if self._has_hint(name)][:count]
+        asked: list[tuple[str, int | None]] = []
+        if self._hints is not None:
+            offers = self._history.unanswered(self._bus.decided)
+            asked = [(name, seq) for seq, name in offers if self._has_hint(name)][:count]
         asked += [(p.question_id, None) for p in self._new(count - len(asked))]
         return [
             NewTask(
@@ -65,7 +67,7 @@ class Draws:
         (self._weighted or self._stream).restore(state)
 
     def _has_hint(self, name: str) -> bool:
-        return self._hints is not None and bool(self._hints.find(self._problems[name]))
+        return bool(self._hints.find(self._problems[name]))
 
     def _new(self, count: int) -> list[Problem]:
         if self._stream is not None:

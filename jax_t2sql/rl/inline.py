@@ -1,12 +1,11 @@
 """The sampler inside the learner's process: everything issued is sampled before the update."""
 
-import time
 from collections.abc import Sequence
 
 from jax_t2sql.assembly import equivalence_rule, reward_rule
-from jax_t2sql.bus import Group, ReadyGroup, SamplerBus
+from jax_t2sql.bus import Batch, Group, ReadyGroup, SamplerBus
 from jax_t2sql.errors import UserError
-from jax_t2sql.groups import sample_groups
+from jax_t2sql.groups import sample_groups, sampled_tokens
 from jax_t2sql.policies import serve
 from jax_t2sql.rl.loop import Loop
 from jax_t2sql.sampling.engine import Engine
@@ -21,13 +20,13 @@ class InlineSampling:
     def __init__(self, engine: Engine, bus: SamplerBus):
         self.engine, self.bus = engine, bus
         self._problems: dict = {}
-        self._idle = 0
+        self._idle = self._tokens = 0
 
     def room(self, loop: Loop) -> int:
         return loop.run.config.rl.groups
 
     def work(self, loop: Loop) -> list[Group]:
-        started, run = time.perf_counter(), loop.run
+        run = loop.run
         self._problems = self._problems or {p.question_id: p for p in run.questions.train}
         self.bus.refresh()
         tasks = self.bus.claim(run.config.rl.groups)
@@ -37,20 +36,21 @@ class InlineSampling:
                 f"no task of the run in {self.bus.store!r} is left to this process: other samplers"
                 " have claimed them all. Stop those, then run the same command"
             )
-        groups = sample_groups(
-            tasks,
-            self._problems,
-            bus=self.bus,
-            policy=self.engine,
-            prompts=run.prompts,
-            pool=run.pool,
-            variants=run.variants,
-            reward_empty=run.config.data.empty_gold == "keep",
-            rule=reward_rule(run.config.reward),
-            equivalence=equivalence_rule(run.config.reward),
-        )
+        with loop.timed("sample"), loop.preemption.abortable():
+            groups = sample_groups(
+                tasks,
+                self._problems,
+                bus=self.bus,
+                policy=self.engine,
+                prompts=run.prompts,
+                pool=run.pool,
+                variants=run.variants,
+                reward_empty=run.config.data.empty_gold == "keep",
+                rule=reward_rule(run.config.reward),
+                equivalence=equivalence_rule(run.config.reward),
+            )
         self.bus.put_groups(groups)
-        loop.spend("sample", time.perf_counter() - started)
+        self._tokens += sampled_tokens(groups)
         return groups
 
     def choose(self, loop: Loop, ready: Sequence[ReadyGroup]) -> Sequence[ReadyGroup]:
@@ -63,3 +63,7 @@ class InlineSampling:
 
     def serve(self, loop: Loop) -> None:
         serve(self.engine, loop.spec, loop.base, loop.state, loop.version)
+
+    def metrics(self, loop: Loop, batch: Batch) -> dict[str, float]:
+        tokens, self._tokens = self._tokens, 0
+        return {"tokens_per_second": tokens / max(loop.seconds.get("sample", 0.0), 1e-9)}

@@ -2,13 +2,11 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, Protocol
 
-from jax_t2sql.assembly import Run
 from jax_t2sql.bus import Batch, Group, LearnerBus, ReadyGroup
-from jax_t2sql.learner import Checkpointer, Learner, LearnerState, TrainableSpec
 from jax_t2sql.rl.tasks import Feed
+from jax_t2sql.rl.trainer import Trainer
 
 
 @dataclass(frozen=True)
@@ -68,44 +66,29 @@ class Sampling(Protocol):
     def serve(self, loop: "Loop") -> None:
         """The state has changed, and its version is published."""
 
+    def metrics(self, loop: "Loop", batch: Batch) -> dict[str, float]:
+        """What there is to say of the sampling for the step of `batch`."""
 
-@dataclass
-class Loop:
-    """One run at work; `state`, `version` and what follows change as it runs.
+
+@dataclass(kw_only=True)
+class Loop(Trainer):
+    """The run that leads: `Trainer`'s parts, the bus, and what stands around an update.
 
     Attributes:
-      export: writes the trained weights as files into a folder.
-      say: shows the user one line.
+      bus: host 0's end of it.
+      keep: names of adapters that garbage collection must spare now.
       stopped: why the loop ends before its last step; "" if it does not.
-      seconds: spent in each part since the last step.
       positions: log indices of the checkpoints that this process made and keeps.
     """
 
-    run: Run
-    learner: Learner
-    spec: TrainableSpec
-    state: LearnerState
     bus: LearnerBus
     feed: Feed
     sampling: Sampling
-    checkpointer: Checkpointer
-    export: Callable[[LearnerState, Path], None]
-    say: Callable[[str], None]
     hooks: Hooks = field(default_factory=Hooks)
-    version: int = 0
+    keep: Callable[[], Sequence[str]] = tuple
     stopped: str = ""
-    seconds: dict[str, float] = field(default_factory=dict)
     positions: list[int] = field(default_factory=list)
-
-    @property
-    def base(self) -> Any:
-        """The frozen weights."""
-        return self.run.model.params
 
     def stop(self, reason: str) -> None:
         """Ends the loop after the present step; the first reason stays."""
         self.stopped = self.stopped or reason
-
-    def spend(self, name: str, seconds: float) -> None:
-        """Counts time spent in a part of the step."""
-        self.seconds[name] = self.seconds.get(name, 0.0) + seconds

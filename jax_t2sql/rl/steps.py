@@ -1,11 +1,14 @@
 """The loop itself: issue, take, update, conclude."""
 
+from collections import Counter
+
 import numpy as np
 
 from jax_t2sql.errors import UserError
-from jax_t2sql.groups import group_metrics, sampled_tokens
-from jax_t2sql.rl.checkpoints import conclude
+from jax_t2sql.groups import group_metrics
+from jax_t2sql.rl.checkpoints import conclude, preserve
 from jax_t2sql.rl.loop import Loop, Step
+from jax_t2sql.rl.preemption import Preempted
 from jax_t2sql.rl.take import BARREN_STEPS, Taken, example, take, why_barren
 from jax_t2sql.rl.update import update
 
@@ -14,7 +17,8 @@ _SKIPPED_STEPS = 10
 
 
 def train(loop: Loop) -> None:
-    """Runs until the configured number of updates is applied, or `loop.stop` was called.
+    """Runs until the configured number of updates is applied, `loop.stop` was called, or a host
+    was told to end: then after the present step, with a checkpoint of it.
 
     Raises:
       UserError: many steps' worth of groups had nothing to learn from, or many updates in a row a
@@ -23,8 +27,15 @@ def train(loop: Loop) -> None:
     groups, steps = loop.run.config.rl.groups, loop.run.config.rl.steps
     fresh, barren, skipped = [], 0, 0
     while loop.version < steps and not loop.stopped:
+        loop.announce("wait")
+        if loop.interrupted:
+            preserve(loop)
+            return
         loop.feed.issue(loop)
-        taken = take(loop)
+        try:
+            taken = take(loop)
+        except Preempted:
+            continue
         fresh += taken.fresh
         if taken.signals:
             barren = 0
@@ -46,20 +57,31 @@ def train(loop: Loop) -> None:
             # What was learned so far is kept: the run goes on to its last evaluation.
             loop.say(f"stopped at step {loop.version}: {why}")
             loop.stop("nothing left to learn from")
+    if loop.stopped:
+        preserve(loop)
 
 
 def _step(loop: Loop, taken: Taken, fresh: list) -> Step:
     """One update on what was taken, from its entry in the log to its publication."""
     trained = [ready.group for ready in taken.batch]
-    batch = loop.bus.append_batch(taken.batch, pack_seed=loop.version)
-    metrics = update(loop, trained, batch.pack_seed)
+    with loop.timed("bus"):
+        batch = loop.bus.append_batch(taken.batch, pack_seed=loop.version)
+    loop.announce("update", entry=batch.index, pack_seed=batch.pack_seed)
+    metrics = update(loop, lambda: trained, batch.pack_seed)
     applied = metrics["skipped"] == 0.0
     loop.version += applied
     metrics |= group_metrics(fresh or trained)
+    ages = [group.staleness(batch.step) for group in taken.batch]
+    if loop.bus.state.start.bounds.max_staleness:
+        metrics["staleness_max"] = max(ages)
     metrics |= {
-        "staleness_mean": float(np.mean([g.staleness(batch.step) for g in taken.batch])),
+        "staleness_mean": float(np.mean(ages)),
         "length_used_vs_all": batch.length_ratio,
-        "tokens_per_second": sampled_tokens(fresh) / max(loop.seconds.get("sample", 0.0), 1e-9),
+        **{
+            f"fate_{fate.replace('-', '_')}": count
+            for fate, count in Counter(decision.fate for decision in batch.fates).items()
+        },
+        **loop.sampling.metrics(loop, batch),
         **{f"seconds_{name}": value for name, value in loop.seconds.items()},
     }
     loop.seconds = {}

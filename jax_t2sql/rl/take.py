@@ -1,5 +1,6 @@
 """From what arrived to what is trained on now."""
 
+import time
 from dataclasses import dataclass
 
 from jax_t2sql.bus import Group, ReadyGroup
@@ -31,7 +32,10 @@ def take(loop: Loop) -> Taken:
     """Samples or waits, sorts out what teaches nothing, and chooses from the rest."""
     sampled = loop.sampling.work(loop)
     fresh, learnable, signals = [], [], 0
-    for ready in loop.bus.ready_groups():
+    started = time.perf_counter()
+    arrived = loop.bus.ready_groups()
+    seconds = time.perf_counter() - started
+    for ready in arrived:
         signal = not advantages(ready.group)[1]
         if loop.feed.observe(ready, signal=signal):
             fresh.append(ready.group)
@@ -40,6 +44,7 @@ def take(loop: Loop) -> Taken:
             learnable.append(ready)
         else:
             loop.bus.decide(ready.task.seq, "zero-signal")
+    loop.spend("bus" if fresh else "wait", seconds)  # a look that finds nothing delays nothing
     batch = list(loop.sampling.choose(loop, learnable))
     return Taken(batch, fresh, signals, sampled or fresh)
 

@@ -47,9 +47,14 @@ class Feed:
             return
         tasks = self.source.draw(count, first_seq=bus.state.next_seq)
         if tasks:
-            self._observed &= bus.state.open_tasks.keys()
-            cursor = self.source.state() | {"observed": sorted(self._observed)}
-            bus.issue(tasks, cursor=cursor)
+            cursor = self.cursor(bus)
+            with loop.timed("bus"):
+                bus.issue(tasks, cursor=cursor)
+
+    def cursor(self, bus: LearnerBus) -> dict[str, Any]:
+        """What an issue entry has to hold."""
+        self._observed &= bus.state.open_tasks.keys()
+        return self.source.state() | {"observed": sorted(self._observed)}
 
     def observe(self, ready: ReadyGroup, *, signal: bool) -> bool:
         """Tells the source of a group; False if it was told before."""

@@ -1,27 +1,65 @@
-"""The update itself: groups to arrays to a new state."""
+"""The update itself: groups to arrays to a new state, the same on every host."""
 
-import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import jax
 import numpy as np
 
 from jax_t2sql.batching import make_batch
 from jax_t2sql.bus import Group
+from jax_t2sql.errors import UserError
 from jax_t2sql.groups import trajectories
+from jax_t2sql.learner import LearnerBatch, agree, batch_digest
 from jax_t2sql.policies import rl_schedule
-from jax_t2sql.rl.loop import Loop
+from jax_t2sql.rl.trainer import Trainer
 
 
-def update(loop: Loop, groups: Sequence[Group], pack_seed: int) -> dict[str, float]:
-    """One update on these groups; the state is replaced. Metrics are plain numbers."""
-    started = time.perf_counter()
-    config = loop.run.config
+class HostFault(UserError):
+    """A host cannot go on; all of them know, and stop."""
+
+
+def update(
+    trainer: Trainer, groups: Callable[[], Sequence[Group]], pack_seed: int
+) -> dict[str, float]:
+    """One update; the state is replaced. Metrics are plain numbers.
+
+    Args:
+      groups: gives the groups of the batch, in its order; where it fails, no host starts.
+      pack_seed: decides which rollouts share a row.
+
+    Raises:
+      HostFault: a host cannot read the groups, or holds others; it is named.
+    """
+    with trainer.timed("update"):
+        batch = _agreed(trainer, groups, pack_seed)
+        lr = rl_schedule(trainer.run.config)(int(trainer.state.step))
+        trainer.state, metrics = trainer.learner.update(trainer.base, trainer.state, batch)
+        metrics = {name: float(value) for name, value in jax.device_get(metrics).items()}
+    return metrics | {"lr": lr}
+
+
+def _agreed(
+    trainer: Trainer, groups: Callable[[], Sequence[Group]], pack_seed: int
+) -> LearnerBatch:
+    """The batch, once all hosts hold the same."""
+    if trainer.hosts.count == 1:
+        return _arrays(trainer, groups(), pack_seed)
+    batch, problem = None, None
+    try:
+        batch = _arrays(trainer, groups(), pack_seed)
+    except (OSError, ValueError, UserError) as error:
+        problem = f"cannot read its batch: {error}"
+    try:
+        agree(batch_digest(batch) if batch else b"", problem=problem)
+    except RuntimeError as error:
+        raise HostFault(
+            f"{error}. All hosts stop; mend that one, then start all again: the batch is in the log"
+            " and will be trained"
+        ) from error
+    return batch
+
+
+def _arrays(trainer: Trainer, groups: Sequence[Group], pack_seed: int) -> LearnerBatch:
     sequences = trajectories(groups)
     order = np.random.default_rng(pack_seed).permutation(len(sequences))
-    batch = make_batch([sequences[i] for i in order], config.learner)
-    lr = rl_schedule(config)(int(loop.state.step))
-    loop.state, metrics = loop.learner.update(loop.base, loop.state, batch)
-    metrics = {name: float(value) for name, value in jax.device_get(metrics).items()}
-    loop.spend("update", time.perf_counter() - started)
-    return metrics | {"lr": lr}
+    return make_batch([sequences[i] for i in order], trainer.run.config.learner)

@@ -50,7 +50,8 @@ class Watch:
         config = self._config.eval
         found = sorted(self._found, key=lambda validation: validation.step)
         why = out_of_patience(found, patience=config.patience, min_gain=config.min_gain)
-        if why and not loop.stopped:
+        ends_anyway = loop.version >= self._config.rl.steps or loop.stopped
+        if why and not ends_anyway:
             loop.say(f"stopped at step {loop.version}: {why}")
             loop.stop(why)
 

@@ -15,11 +15,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from jax_t2sql.sampling.policy import SampleRequest
-from jax_t2sql.sampling.vllm_http import HttpClient, Unreachable, describe
+from jax_t2sql.sampling.vllm_http import CutOff, HttpClient, Unreachable, describe
 from jax_t2sql.text2sql.completion import Completion
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0
 _LOGPROB_NOISE = 1e-4
+# Failures of a server at one completion (500, or cut off) after which that is taken for the cause.
+_MAX_FAILURES = 10
 _QUICK = 30.0  # seconds for what the server answers without the model
 
 
@@ -44,8 +46,10 @@ class ServedModel:
 class VllmClient:
     """Asks a vLLM server, as often as it takes.
 
-    No answer, 408, 425, 429 and 5xx are asked again for ever, with jittered pauses that double up
-    to some seconds: the server may be restarting, and a group that waits is not lost.
+    A server that cannot be reached, 408, 425, 429 and 5xx are asked again for ever, with jittered
+    pauses that double up to some seconds: the server may be restarting, and a group that waits is
+    not lost. Only a completion at which the server fails again and again (500, or no answer to what
+    it was sent) is refused in the end: its prompt may be what the server dies of.
 
     Args:
       url: of the server, http://HOST:PORT.
@@ -190,7 +194,9 @@ class VllmClient:
             **fields,
         }
         for attempt in range(4):
-            status, body = await self._persist("POST", "/v1/completions", payload)
+            status, body = await self._persist(
+                "POST", "/v1/completions", payload, max_failures=_MAX_FAILURES
+            )
             if status == 404:
                 raise AdapterGone(f"{model}: {describe(status, body)}")
             if status != 200:
@@ -218,21 +224,30 @@ class VllmClient:
         *,
         timeout: float | None = None,
         patient: bool = True,
+        max_failures: float = math.inf,
     ) -> tuple[int, bytes]:
-        """An answer that is no passing trouble; `patient`: nor any 5xx."""
-        attempt = 0
-        while True:
+        """An answer that is no passing trouble; `patient`: nor any 5xx.
+
+        Raises:
+          Refused: the server failed `max_failures` times at this very request.
+        """
+        attempt = failures = 0
+        while failures < max_failures:
             try:
                 status, body = await self.http.ask(method, path, value, timeout=timeout)
                 passing = status in (408, 425, 429) or (status >= 500 and patient)
                 if not passing:
                     self._trouble("")
                     return status, body
-                self._trouble(f"{path}: {describe(status, body)}")
+                trouble = f"{path}: {describe(status, body)}"
+                failures += status == 500
             except Unreachable as error:
-                self._trouble(str(error))
+                trouble = str(error)
+                failures += isinstance(error, CutOff)
+            self._trouble(trouble)
             await asyncio.sleep(_pause(attempt))
             attempt += 1
+        raise Refused(f"the server failed {failures} times at one request, at last: {trouble}")
 
     def _trouble(self, line: str) -> None:
         if line or self._troubled:

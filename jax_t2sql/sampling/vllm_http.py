@@ -22,6 +22,10 @@ class Unreachable(Exception):
     """No proper answer came: refused, cut off, timed out, or not HTTP. Asking again may help."""
 
 
+class CutOff(Unreachable):
+    """The request was sent, and no proper answer came: it may itself be what the server died of."""
+
+
 class HttpClient:
     """Asks one server. Raises UserError for a URL that is none.
 
@@ -63,7 +67,7 @@ class HttpClient:
         value: sent as JSON unless None. timeout: seconds, from when the request's turn has come.
 
         Raises:
-            Unreachable: there was no answer.
+            Unreachable: there was no answer; CutOff if the request was sent.
         """
         body = b"" if value is None else json.dumps(value).encode()
         head = (
@@ -76,20 +80,24 @@ class HttpClient:
                     return await self._exchange(head.encode() + body)
             except TimeoutError as error:
                 limit = timeout or self.timeout
-                raise Unreachable(f"{self.url}{path}: no answer in {limit:g} s") from error
-            except (OSError, EOFError, ValueError, asyncio.LimitOverrunError) as error:
-                what = str(error) or type(error).__name__
-                raise Unreachable(f"{self.url}{path}: {what}") from error
+                raise CutOff(f"{self.url}{path}: no answer in {limit:g} s") from error
+            except CutOff as error:
+                raise CutOff(f"{self.url}{path}: {error}") from error
+            except OSError as error:
+                raise Unreachable(f"{self.url}{path}: {_what(error)}") from error
 
     async def _exchange(self, request: bytes) -> tuple[int, bytes]:
         while self._idle:
             # The server may have closed an idle connection just now; then a new one is tried.
-            with contextlib.suppress(OSError, EOFError):
+            with contextlib.suppress(OSError, EOFError, ValueError, asyncio.LimitOverrunError):
                 return await self._exchange_on(self._idle.pop(), request)
         connection = await asyncio.open_connection(
             self._host, self._port, ssl=self._secure, limit=_MAX_HEAD_BYTES
         )
-        return await self._exchange_on(connection, request)
+        try:
+            return await self._exchange_on(connection, request)
+        except (OSError, EOFError, ValueError, asyncio.LimitOverrunError) as error:
+            raise CutOff(_what(error)) from error
 
     async def _exchange_on(self, connection, request: bytes) -> tuple[int, bytes]:
         reader, writer = connection
@@ -114,6 +122,10 @@ class HttpClient:
             writer.close()
             with contextlib.suppress(OSError):
                 await writer.wait_closed()
+
+
+def _what(error: Exception) -> str:
+    return str(error) or type(error).__name__
 
 
 def _read_head(head: bytes) -> tuple[int, dict[str, str]]:

@@ -5,6 +5,7 @@ import contextlib
 import os
 import signal
 import subprocess
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -16,6 +17,8 @@ _STOP_SECONDS = 15.0
 _TAIL_BYTES = 2000
 # Deaths in a row, before it was ever healthy, after which starting it again is hopeless.
 _HOPELESS = 3
+# Looks at its health in a row without an answer, or with a bad one, after which it is ended.
+_UNWELL = 5
 
 
 async def check_server(
@@ -90,6 +93,13 @@ def server_command(
     return [python, "-m", "vllm.entrypoints.openai.api_server", *flat, "--enable-lora", *extra]
 
 
+async def _is_well(http: HttpClient) -> bool:
+    with contextlib.suppress(Unreachable):
+        status, _ = await http.ask("GET", "/health")
+        return status == 200
+    return False
+
+
 class VllmServer:
     """Keeps one server process alive.
 
@@ -106,15 +116,20 @@ class VllmServer:
         url: str,
         log: Path,
         start_seconds: float = 600.0,
+        health_seconds: float = 10.0,
+        answer_seconds: float = 30.0,
         say: Callable[[str], None] = print,
     ):
         self.command, self.url, self.log = list(command), url, log
         self.start_seconds, self.say = start_seconds, say
+        self.health_seconds, self.answer_seconds = health_seconds, answer_seconds
         self.process: subprocess.Popen | None = None
         self._deaths = 0
 
     async def watch(self) -> None:
-        """Runs until cancelled; starts the server and starts it again whenever it is gone.
+        """Runs until cancelled; starts the server, and again whenever it is gone or lost its wits.
+
+        A process whose engine died, or which hangs, does not end by itself: it is ended.
 
         Raises:
           UserError: it died several times in a row without ever answering.
@@ -122,8 +137,7 @@ class VllmServer:
         try:
             while True:
                 await self._start()
-                while self.process.poll() is None:
-                    await asyncio.sleep(0.5)
+                await self._alive()
                 self._died()
         finally:
             await asyncio.to_thread(self.stop)
@@ -138,6 +152,23 @@ class VllmServer:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self.process.wait(seconds)
                 return
+
+    async def _alive(self) -> None:
+        """Returns when the process has ended, or was ended since it answers no more."""
+        http = HttpClient(self.url, timeout=self.answer_seconds)
+        unwell, due = 0, time.monotonic() + self.health_seconds
+        try:
+            while self.process.poll() is None:
+                await asyncio.sleep(min(0.5, self.health_seconds))
+                if time.monotonic() < due:
+                    continue
+                unwell = 0 if await _is_well(http) else unwell + 1
+                due = time.monotonic() + self.health_seconds
+                if unwell >= _UNWELL:
+                    self.say(f"the vLLM server on {self.url} does not answer; it is ended")
+                    await asyncio.to_thread(self.stop)
+        finally:
+            await http.close()
 
     async def _start(self) -> None:
         environment = {
@@ -168,12 +199,10 @@ class VllmServer:
         try:
             async with asyncio.timeout(self.start_seconds):
                 while self.process.poll() is None:
-                    with contextlib.suppress(Unreachable):
-                        status, _ = await http.ask("GET", "/health")
-                        if status == 200:
-                            self._deaths = 0
-                            self.say(f"the vLLM server on {self.url} is up")
-                            return
+                    if await _is_well(http):
+                        self._deaths = 0
+                        self.say(f"the vLLM server on {self.url} is up")
+                        return
                     await asyncio.sleep(0.5)
         except TimeoutError:
             raise UserError(

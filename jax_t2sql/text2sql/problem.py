@@ -1,12 +1,14 @@
 """Questions with their gold SQL, and the files they come from."""
 
 import json
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 from jax_t2sql.errors import UserError
 from jax_t2sql.json_rows import json_rows
+from jax_t2sql.parquet_rows import is_parquet, parquet_rows
 from jax_t2sql.sql import parse_mode
 
 # The first name present is taken: ours and BIRD's, then Spider's, then the field's own name.
@@ -46,7 +48,7 @@ class Problem:
 
 
 def load_problems(path: str | Path) -> list[Problem]:
-    """Reads questions from JSON lines or from one JSON array.
+    """Reads questions from JSON lines, one JSON array, or a Parquet file (*.parquet).
 
     Field names are ours, BIRD's (`SQL`, `evidence`, `question_id`) or Spider's (`query`). A missing
     question_id is the row's index; one that occurs again gets `#2`, `#3`, … appended, so that the
@@ -58,6 +60,20 @@ def load_problems(path: str | Path) -> list[Problem]:
     path = Path(path)
     problems: list[Problem] = []
     seen: set[str] = set()
+    for index, (line, record) in enumerate(_records(path)):
+        problem = _problem(record, where=f"{path}:{line}", index=index, seen=seen)
+        seen.add(problem.question_id)
+        problems.append(problem)
+    if not problems:
+        raise UserError(f"{path}: holds no questions; expected JSON lines or a JSON array")
+    return problems
+
+
+def _records(path: Path) -> Iterator[tuple[int, Any]]:
+    """(line or row, record) of each question."""
+    if is_parquet(path):
+        yield from parquet_rows(path)
+        return
     try:
         file = open(path, "rb")  # noqa: SIM115
     except OSError as error:
@@ -65,13 +81,7 @@ def load_problems(path: str | Path) -> list[Problem]:
             f"{path}: cannot be read ({error.strerror}); give a question file of JSON lines"
         ) from None
     with file:
-        for index, (line, record) in enumerate(json_rows(file, path)):
-            problem = _problem(record, where=f"{path}:{line}", index=index, seen=seen)
-            seen.add(problem.question_id)
-            problems.append(problem)
-    if not problems:
-        raise UserError(f"{path}: holds no questions; expected JSON lines or a JSON array")
-    return problems
+        yield from json_rows(file, path)
 
 
 def _problem(record: Any, *, where: str, index: int, seen: set[str]) -> Problem:
@@ -139,5 +149,5 @@ def _unique(question_id: str, seen: set[str]) -> str:
 
 
 def _short(value: Any) -> str:
-    text = json.dumps(value, ensure_ascii=True)
+    text = json.dumps(value, ensure_ascii=True, default=repr)
     return text if len(text) <= 60 else text[:57] + "…"

@@ -2,7 +2,8 @@
 
 A model calls tools best in the form that it was taught. The prompt shows that form, the parser
 reads it, and its closing tag ends a turn. Tags that are special tokens of a family arrive as text,
-since sampled ids are decoded with special tokens kept.
+since sampled ids are decoded with special tokens kept. No form can hold its own closing tag, for
+that ends the turn.
 
 Results come back in a user's turn between <tool_response> tags for every family: chat templates
 disagree on who says them, and the prompt's example shows it.
@@ -16,7 +17,7 @@ from typing import Literal, get_args
 
 TOOL_NAME = "execute_sql_query"
 
-ToolFormatName = Literal["hermes", "qwen3_coder", "llama", "kimi", "deepseek"]
+ToolFormatName = Literal["hermes", "qwen3_coder", "glm", "llama", "kimi", "deepseek", "plain"]
 
 # JSON can spell characters that no SQL text can hold: zero, and halves of surrogate pairs.
 _UNSPEAKABLE = re.compile("[\x00\ud800-\udfff]")
@@ -103,8 +104,25 @@ def _read_xml(body: str) -> str | BadCall:
         return BadCall("The call must hold one <function=…> with one <parameter=query> in it.")
     if found[1].strip() != TOOL_NAME:
         return BadCall(f"The function must be {TOOL_NAME}.")
-    if found[2].strip() != "query" or "<parameter=" in found[3]:
+    if found[2].strip() != "query" or re.search(r"</parameter>\s*<parameter=", found[3]):
         return BadCall('The function has the one parameter "query".')
+    return _query(found[3])
+
+
+# GLM 4.5 and 4.6 break lines between the parts, 4.7 does not.
+_GLM_CALL = re.compile(
+    r"\s*([\w.-]+)\s*<arg_key>([^<]*)</arg_key>\s*<arg_value>(.*)</arg_value>\s*", re.DOTALL
+)
+
+
+def _read_glm(body: str) -> str | BadCall:
+    found = _GLM_CALL.fullmatch(body)
+    if found is None:
+        return BadCall("The call must hold a name, one <arg_key> and one <arg_value>.")
+    if found[1] != TOOL_NAME:
+        return BadCall(f"The function must be {TOOL_NAME}.")
+    if found[2].strip() != "query" or re.search(r"</arg_value>\s*<arg_key>", found[3]):
+        return BadCall('The function has the one argument "query".')
     return _query(found[3])
 
 
@@ -146,6 +164,17 @@ _FORMATS = (
         ("<function=", "<tool_call>"),
     ),
     ToolFormat(
+        "glm",
+        "<tool_call>",
+        "</tool_call>",
+        lambda query: (
+            f"<tool_call>{TOOL_NAME}\n<arg_key>query</arg_key>\n<arg_value>{query}</arg_value>\n"
+            "</tool_call>"
+        ),
+        _read_glm,
+        ("<arg_key>", "<tool_call>"),
+    ),
+    ToolFormat(
         "kimi",
         "<|tool_call_begin|>",
         "<|tool_call_end|>",
@@ -175,6 +204,8 @@ _FORMATS = (
         lambda body: _query_of(_load(body)),
         ("<|start_header_id|>",),
     ),
+    # The shortest, for models that were taught no form at all.
+    ToolFormat("plain", "<sql>", "</sql>", lambda query: f"<sql>\n{query}\n</sql>", _query),
     # Taught to the Hermes and Qwen families; the one to spell out to any other model.
     ToolFormat(
         "hermes",

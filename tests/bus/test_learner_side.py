@@ -206,7 +206,7 @@ def test_only_the_first_group_of_a_task_counts(kit, store, sampler_of):
 def test_another_contract_is_refused_by_name(kit, store, part):
     kit.lead(store)
     changed = msgspec.structs.replace(kit.contract, **{part: "other"})
-    with pytest.raises(ContractError, match=rf"{part} \(run: ., now: other\).*new workdir"):
+    with pytest.raises(ContractError, match=rf"{part} \(run: ., now: other\).*--fork-from"):
         kit.lead(store, contract=changed)
     with pytest.raises(ContractError, match=part):
         SamplerBus(store, sampler="s1", contract=changed)
@@ -318,9 +318,10 @@ def test_claims_of_inline_samplers_die_with_their_learner_and_not_before(kit, st
     assert [task.seq for task in zombie.claim(1)] == [0], "it has not read of the takeover yet"
     mine = sampler_of("inline", learner_epoch=new.epoch)
     assert [task.seq for task in mine.claim(2)] == [1]
-    for now in (0.0, 99.0):
+    # Claims that no heartbeat names are read at their second look.
+    for now in (0.0, 1.0, 99.0):
         again = new.expire_claims(still_seconds=10, clock=lambda now=now: now)
-        assert [(task.seq, task.attempt) for task in again] == ([(0, 1)] if now == 0 else [])
+        assert [(task.seq, task.attempt) for task in again] == ([(0, 1)] if now == 1 else [])
     zombie.refresh()
     with pytest.raises(LostLeadership, match="epoch 0.*epoch 3"):
         zombie.claim(1)
@@ -363,13 +364,16 @@ def test_what_a_living_sampler_gives_back_is_offered_again(kit, store, sampler_o
     assert [(d.seq, d.fate) for d in bus.decided] == [(0, "failed")], "after the last attempt"
 
 
-def test_what_a_sampler_held_that_left_is_offered_again_at_once(kit, store, sampler_of):
+def test_what_a_sampler_held_that_left_is_offered_again_before_it_counts_as_dead(
+    kit, store, sampler_of
+):
     bus = kit.lead(store)
     bus.issue(kit.new_tasks(1), cursor={})
     sampler = sampler_of()
     sampler.claim(1)
     sampler.heartbeat(left=True)
-    offers = bus.expire_claims(still_seconds=10, clock=lambda: 0.0)
+    assert bus.expire_claims(still_seconds=10, clock=lambda: 0.0) == ()  # first seen: not read yet
+    offers = bus.expire_claims(still_seconds=10, clock=lambda: 1.0)
     assert [(task.seq, task.attempt) for task in offers] == [(0, 1)]
 
 
@@ -385,7 +389,7 @@ def test_claims_cost_one_listing_and_one_read_each(kit, s3, s3_location):
         bus.expire_claims(still_seconds=10, clock=lambda: 0.0)
         return len([path for method, path in s3.requests() if "/claims/" in path])
 
-    assert (reads(), reads()) == (5, 0)
+    assert [reads() for _ in range(3)] == [0, 5, 0]
     sampler.claim(3)
     sampler.heartbeat()
     assert reads() == 0, "the heartbeat names them"
@@ -427,10 +431,10 @@ def test_eval_tasks_have_credits_of_their_own_and_a_deadline(kit, store, deliver
     with pytest.raises(ValueError, match="group 2 is not one"):
         bus.append_batch(bus.ready_evals(), pack_seed=0)
     bus.append_batch(bus.ready_groups(), pack_seed=0)
-    assert bus.overdue_evals() == []
+    assert bus.undecided_evals() == [2]
     bus.publish()
-    assert bus.overdue_evals() == [2]
     bus.decide(2, "unused")
+    assert bus.undecided_evals() == []
     assert bus.eval_capacity == 1
     with pytest.raises(ValueError, match="adapter they pin"):
         bus.issue(kit.new_tasks(1, kind="eval"), cursor={})
@@ -527,16 +531,35 @@ def test_the_length_ratio_shows_a_bias_against_long_episodes(kit, store, sampler
     assert bus.append_batch([short], pack_seed=0).length_ratio == 0.5
 
 
-def test_the_length_ratio_counts_groups_that_wait_for_a_later_batch(kit, store, sampler_of):
-    bus = kit.lead(store, bounds=bounds(kit, max_staleness=1))
-    bus.issue(kit.new_tasks(2), cursor={})
+def test_the_length_ratio_counts_a_group_once_when_it_is_decided(kit, store, sampler_of):
+    bus = kit.lead(store, bounds=bounds(kit, groups_per_batch=3, max_staleness=1))
+    bus.issue(kit.new_tasks(3), cursor={})
     sampler = sampler_of()
-    tasks = sampler.claim(2)
-    for task, length in zip(tasks, (10, 30), strict=True):
+    tasks = sampler.claim(3)
+    for task, length in zip(tasks, (10, 30, 20), strict=True):
         sampler.put_groups([sampler.make_group(task, [kit.rollout(length=length)] * 2)])
-    for ratio in (0.5, 1.0):
-        assert bus.append_batch(bus.ready_groups()[:1], pack_seed=0).length_ratio == ratio
-        bus.publish()
+    short, long, other = bus.ready_groups()
+    assert bus.length_ratio([short]) == 1.0, "those that wait may still be trained"
+    assert bus.append_batch([short], pack_seed=0).length_ratio == 1.0
+    bus.publish()
+    bus.decide(long.task.seq, "zero-signal")
+    assert bus.append_batch([other], pack_seed=0).length_ratio == 20 / 25
+
+
+def test_a_group_under_way_is_at_risk_when_one_more_update_makes_it_stale(kit, store, deliver):
+    bus = kit.lead(store, bounds=bounds(kit, groups_per_batch=2, max_staleness=1))
+    bus.issue(kit.new_tasks(2), cursor={})
+    deliver(0)
+    bus.issue(kit.new_tasks(1), cursor={})
+    assert [r.task.seq for r in bus.ready_groups()] == [0, 1]
+    assert (bus.in_flight, bus.at_risk) == (1, 0)
+    bus.append_batch(bus.ready_groups(), pack_seed=0)
+    bus.publish()
+    bus.issue(kit.new_tasks(1), cursor={})
+    assert (bus.in_flight, bus.at_risk) == (2, 1)
+    deliver(1)
+    bus.ready_groups()
+    assert (bus.in_flight, bus.at_risk) == (0, 0)
 
 
 def test_many_samplers_pick_at_random_and_one_picks_the_oldest(kit, store, sampler_of):

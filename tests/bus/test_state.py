@@ -100,3 +100,18 @@ def test_a_log_begins_with_start():
     entry = Takeover(index=0, previous=NO_ENTRY, epoch=0, nonce="n", learner="x")
     with pytest.raises(LogError, match="begins with its one start"):
         RunState().apply(entry)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"kind": "hinted"},
+        {"origin": 3},
+        {"kind": "hinted", "origin": 5},
+        {"kind": "hinted", "origin": 9},
+    ],
+)
+def test_only_hinted_tasks_name_an_earlier_one(fields):
+    with pytest.raises(ValueError, match="hinted tasks, and no others"):
+        Task(seq=5, problem="q", group_size=2, seed=0, **fields)
+    assert Task(seq=5, problem="q", group_size=2, seed=0, kind="hinted", origin=4).origin == 4

@@ -1,12 +1,13 @@
 """Weights, draws and cursor; and on a simulated learner: the share of groups with signal."""
 
+import importlib.util
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from data_pipelines.learnability import WeightedQuestions, signal_weight
-from data_pipelines.questions import QuestionStream
 from jax_t2sql.errors import UserError
 from jax_t2sql.text2sql import Problem
 
@@ -28,6 +29,15 @@ def stream(count=40, *, seed=1, floor=0.1, memory=0.7, **options):
 
 def names(drawn):
     return [problem.question_id for problem in drawn]
+
+
+@pytest.fixture(scope="module")
+def simulation():
+    path = Path(__file__).resolve().parent.parent / "bench" / "learnability.py"
+    spec = importlib.util.spec_from_file_location("bench_learnability", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 def test_weights_are_greatest_where_half_is_right_and_never_below_the_floor():
@@ -98,89 +108,10 @@ def test_shares_of_sources_are_kept():
         stream(0)
 
 
-class Learner:
-    """A simulated policy: solve rates as found early in training, 60 % of them already 1.
-
-    A group with signal makes its question easier; what is not asked is slowly forgotten, so that
-    solved questions go wrong again now and then.
-    """
-
-    def __init__(self, count, seed):
-        self.rng = np.random.default_rng(seed)
-        kinds = self.rng.choice(3, size=count, p=[0.6, 0.25, 0.15])
-        self.skill = np.select(
-            [kinds == 0, kinds == 1], [6.0, self.rng.normal(0, 1.5, count)], -6.0
-        )
-
-    def ask(self, i):
-        right = self.rng.binomial(GROUP, 1 / (1 + np.exp(-self.skill[i])))
-        if 0 < right < GROUP:
-            self.skill[i] += 0.3
-        return right
-
-    def forget(self):
-        self.skill -= 0.02 * (self.skill > -6)
-
-
-def simulate(choose, *, steps=120, batch=32, count=600, seed=0):
-    """Share of groups with signal, and how often solved questions are asked in the last third."""
-    learner, mixed, solved = Learner(count, seed), [], []
-    for step in range(steps):
-        chosen = choose(batch)
-        for i in chosen:
-            right = learner.ask(i)
-            choose.tell(i, right)
-            mixed.append(0 < right < GROUP)
-            if step >= 2 * steps // 3:
-                solved.append(right == GROUP)
-        learner.forget()
-    return np.mean(mixed), np.mean(solved)
-
-
-class Uniform:
-    def __init__(self, count):
-        self.stream = QuestionStream(problems(count), seed=0)
-
-    def __call__(self, batch):
-        return [int(self.stream.next().question_id) for _ in range(batch)]
-
-    def tell(self, i, right):
-        pass
-
-
-class DropSolved(Uniform):
-    """Asks a question no more once all its rollouts were right."""
-
-    def __init__(self, count):
-        super().__init__(count)
-        self.dropped = set()
-
-    def __call__(self, batch):
-        found = []
-        while len(found) < batch:
-            found += [i for i in super().__call__(1) if i not in self.dropped]
-        return found
-
-    def tell(self, i, right):
-        if right == GROUP:
-            self.dropped.add(i)
-
-
-class Weighted:
-    def __init__(self, count):
-        self.stream = stream(count)
-
-    def __call__(self, batch):
-        return [int(name) for name in names(self.stream.draw(batch))]
-
-    def tell(self, i, right):
-        self.stream.observe(str(i), right=right, wrong=GROUP - right)
-
-
-def test_more_groups_have_signal_than_with_uniform_draws_or_solved_questions_dropped():
+def test_more_groups_have_signal_than_with_uniform_draws_or_solved_questions_dropped(simulation):
     uniform, dropped, weighted = (
-        [simulate(kind(600), seed=seed) for seed in range(2)]
-        for kind in (Uniform, DropSolved, Weighted)
+        [simulation.simulate(kind, seed=seed) for seed in range(2)]
+        for kind in (simulation.Uniform, simulation.DropSolved, simulation.Weighted)
     )
     signal = [np.mean([mixed for mixed, _ in runs]) for runs in (uniform, dropped, weighted)]
     again = [np.mean([solved for _, solved in runs]) for runs in (uniform, dropped, weighted)]

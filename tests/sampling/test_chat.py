@@ -265,3 +265,12 @@ def test_a_template_without_a_system_turn_is_refused_where_one_is_needed(folder)
     assert codec.encode_prompt([{"role": "user", "content": "SELECT"}])
     with pytest.raises(UserError, match="no system"):
         codec.encode_prompt(conversation("Be brief.", "How many?"))
+
+
+def test_marks_of_generated_text_and_options_of_tojson_are_known(folder):
+    template = (
+        "{% for m in messages %}<|im_start|>{% generation %}{{ m['content'] }}{% endgeneration %}"
+        "{% endfor %}{{ {'b': 'é', 'a': '<'} | tojson(ensure_ascii=True, sort_keys=True) }}"
+    )
+    text = load(folder, template, "<|im_end|>").render([{"role": "user", "content": "Hi"}])
+    assert text == '<|im_start|>Hi{"a": "<", "b": "\\u00e9"}'

@@ -156,6 +156,26 @@ def test_passing_trouble_is_asked_again_and_told(server, fault):
     assert told[-1] == ""
 
 
+@pytest.mark.parametrize("fault", ["500", "drop"])
+def test_a_request_at_which_the_server_always_fails_is_refused_in_the_end(server, fault):
+    async def act(client):
+        server.faults([fault, "completions", 999])
+        with pytest.raises(Refused, match="failed 10 times at one request"):
+            await client.sample(request(), adapter="base", version=0)
+        server.faults()
+        return await client.sample(request(), adapter="base", version=0)
+
+    assert run(server, act).ids
+
+
+def test_overload_is_waited_out_however_long_it_takes(server):
+    async def act(client):
+        server.faults(["503", "completions", 20], ["429", "completions", 20])
+        return await client.sample(request(), adapter="base", version=0)
+
+    assert run(server, act).ids
+
+
 def test_a_server_that_hangs_is_given_up_and_asked_again(server):
     async def act(client):
         server.faults(["hang", "completions", 1])
