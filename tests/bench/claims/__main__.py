@@ -45,6 +45,7 @@ class Job:
     workdir: Path
     options: tuple[str, ...]
     steps: int
+    lag: int = 0
 
     @property
     def is_done(self) -> bool:
@@ -76,7 +77,8 @@ class Runner:
         if job.is_done or self.stopped.is_set():
             return
         job.workdir.parent.mkdir(parents=True, exist_ok=True)
-        command = [sys.executable, "-m", "jax_t2sql.train"]
+        lagged = [str(Path(__file__).with_name("lagged.py")), str(job.lag)]
+        command = [sys.executable, *(lagged if job.lag else ("-m", "jax_t2sql.train"))]
         command += ["--config", "configs/quickstart.py", "--workdir", str(job.workdir)]
         log = self.out / "logs" / f"{job.name.replace(' ', '-')}.log"
         log.parent.mkdir(parents=True, exist_ok=True)
@@ -88,6 +90,7 @@ class Runner:
             process = subprocess.Popen(
                 [*command, *job.options],
                 cwd=ROOT,
+                env=os.environ | {"PYTHONPATH": str(ROOT)},
                 stdout=file,
                 stderr=file,
                 preexec_fn=lambda: os.sched_setaffinity(0, mine),  # noqa: PLW1509
@@ -149,7 +152,7 @@ def arm_job(arm: Arm, out: Path, seed: int, size: Size) -> Job:
         *arm.options(paths),
     )
     workdir = out / f"seed-{seed}" / arm.name.replace(" ", "-")
-    return Job(f"{arm.name} {seed}", workdir, options, size.steps)
+    return Job(f"{arm.name} {seed}", workdir, options, size.steps, arm.lag)
 
 
 def _common(paths: Paths, seed: int, size: Size) -> tuple[str, ...]:

@@ -43,6 +43,7 @@ class Arm:
       options: of `python -m jax_t2sql.train`, besides those that all arms share.
       warm: which warm-up it starts from.
       train, heldout: question files, by their place under `Paths`.
+      lag: updates by which the sampler's weights are older than the learner's.
     """
 
     name: str
@@ -50,6 +51,7 @@ class Arm:
     warm: str = "plain"
     train: Callable[[Paths], Path] = lambda paths: paths.world / "train.jsonl"
     heldout: Callable[[Paths], Path] = lambda paths: paths.world / "heldout.jsonl"
+    lag: int = 0
 
 
 @dataclass(frozen=True)
@@ -157,8 +159,8 @@ CLAIMS = (
         "weights a few updates old cost little accuracy",
         (
             PLAIN,
-            Arm("staleness 1", lambda paths: ("--rl.max-staleness", "1")),
-            Arm("staleness 4", lambda paths: ("--rl.max-staleness", "4")),
+            Arm("staleness 1", lambda paths: ("--rl.max-staleness", "1"), lag=1),
+            Arm("staleness 4", lambda paths: ("--rl.max-staleness", "4"), lag=4),
         ),
     ),
 )
