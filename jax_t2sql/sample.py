@@ -152,7 +152,8 @@ async def _sample(args: SampleArgs, url: str, store, run, *, model: Path, cache:
         stop_ids=run.model.tokenizer.stop_ids,
         request_seconds=args.request_seconds,
     )
-    client.on_trouble = lambda line: say(f"the server: {line}") if line else None
+    voice = Voice(say)
+    client.on_trouble = voice.server
     server = None
     if args.spawn_vllm:
         server = asyncio.create_task(_server(args, url, run, model, name, say).watch())
@@ -168,7 +169,6 @@ async def _sample(args: SampleArgs, url: str, store, run, *, model: Path, cache:
     try:
         base = await _first(job, server)
         host = AdapterHost(client, config=run.model.config, base=base, canary=canary)
-        voice = Voice(say)
         fleet = run.config.fleet
         worker = Worker(
             run=run,
@@ -180,7 +180,6 @@ async def _sample(args: SampleArgs, url: str, store, run, *, model: Path, cache:
             voice=voice,
             still_seconds=fleet.still_seconds,
         )
-        client.on_trouble = voice.server
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, worker.stop.set)
         say(f"sampler {name} works for run {bus.state.start.run}")

@@ -17,6 +17,7 @@ import tyro
 
 from jax_t2sql.bus import (
     Batch,
+    Decision,
     End,
     Heartbeat,
     Log,
@@ -31,6 +32,9 @@ from jax_t2sql.errors import UserError
 from jax_t2sql.programs import run_program
 
 _RECENT = 200  # fates
+_REFUSED = ("invalid", "corrupt", "failed")
+_REFUSALS = 3  # that are shown
+_SHOWN = 40  # samplers, in text
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,6 +73,8 @@ class Status:
       fates, recent: how many tasks ended how, in all and among the last decided.
       staleness: versions behind the newest, by how many samplers serve them.
       length_ratio: of the last batch; see `bus.entries.Batch`.
+      new_entries: in the log since the look before; None at the first.
+      refusals: the last tasks that ended without use, and why.
     """
 
     run: str
@@ -85,6 +91,8 @@ class Status:
     recent: dict[str, int]
     staleness: dict[int, int]
     length_ratio: float | None
+    new_entries: int | None
+    refusals: tuple[str, ...]
     tokens_per_second: float
     adapter: str | None
     ended: str | None
@@ -104,6 +112,8 @@ class Watcher:
         self._decided: list[str] = []
         self._ratio: float | None = None
         self._takeovers = 0
+        self._refusals: list[str] = []
+        self._seen: int | None = None
 
     def look(self) -> Status:
         """The bus as it is now. Raises UserError if there is no run in it."""
@@ -114,12 +124,16 @@ class Watcher:
                 self._ratio = entry.length_ratio
             if isinstance(entry, Batch | End):
                 self._decided = [*self._decided, *(d.fate for d in entry.fates)][-_RECENT:]
+                refused = (_refusal(d) for d in entry.fates if d.fate in _REFUSED)
+                self._refusals = [*self._refusals, *refused][-_REFUSALS:]
         if self.state.start is None:
             raise UserError(f"no run in {self.store!r} yet: its log is empty")
         beats = read_heartbeats(self.store)
         samplers = tuple(self._sampler(beat) for _, beat in sorted(beats.items()))
         self._counters = {name: (b.incarnation, b.counter) for name, b in beats.items()}
-        return self._status(beats, samplers)
+        status = self._status(beats, samplers)
+        self._seen = len(self.log.entries)
+        return status
 
     def _status(self, beats: dict[str, Heartbeat], samplers: tuple[SamplerStatus, ...]) -> Status:
         state = self.state
@@ -145,6 +159,8 @@ class Watcher:
             recent=dict(Counter(self._decided)),
             staleness=dict(sorted(behind.items())),
             length_ratio=self._ratio,
+            new_entries=None if self._seen is None else len(self.log.entries) - self._seen,
+            refusals=tuple(self._refusals),
             tokens_per_second=sum(s.tokens_per_second for s in working),
             adapter=publish.adapter.name if publish and publish.adapter else None,
             ended=state.end.reason if state.end else None,
@@ -168,16 +184,18 @@ class Watcher:
 
 def describe(status: Status) -> str:
     """A look as text, for people."""
+    news = "" if status.new_entries is None else f" ({status.new_entries} since the last look)"
     ratio = "" if status.length_ratio is None else f", used/all length {status.length_ratio:.2f}"
     lines = [
         f"run {status.run}: version {status.version}"
         f"{' (a batch is being trained)' if status.step_open else ''}, epoch {status.epoch} "
-        f"({status.takeovers} takeovers), {status.entries} log entries",
+        f"({status.takeovers} takeovers), {status.entries} log entries{news}",
         f"adapter: {status.adapter or 'none (the learner samples by itself)'}",
         f"tasks: {status.outstanding} of {status.window} outstanding, waiting for a sampler: "
         f"{_counts(status.queue)}",
         f"fates: {_counts(status.fates)}; of the last {sum(status.recent.values())}: "
         f"{_counts(status.recent)}{ratio}",
+        *(f"  refused: {line}" for line in status.refusals),
     ]
     behind = ", ".join(f"{n} at {age} behind" for age, n in status.staleness.items())
     lines.append(
@@ -185,16 +203,26 @@ def describe(status: Status) -> str:
         + (f", serving: {behind} (bound {status.max_staleness})" if behind else "")
     )
     width = max((len(s.name) for s in status.samplers), default=0)
-    for s in status.samplers:
+    # In a large fleet those first that one looks for.
+    by_trouble = sorted(
+        status.samplers, key=lambda s: (s.state != "stands still", not s.last_error)
+    )
+    for s in by_trouble[:_SHOWN]:
         served = "none" if s.served is None else str(s.served)
         error = f"  last error: {s.last_error[:120]}" if s.last_error else ""
         lines.append(
             f"  {s.name:{width}}  {s.state:12}  version {served:>4}  {s.held:>3} held"
             f"  {s.tokens_per_second:7.0f} tokens/s{error}"
         )
+    if len(by_trouble) > _SHOWN:
+        lines.append(f"  and {len(by_trouble) - _SHOWN} more (--json shows all)")
     if status.ended is not None:
         lines.append(f"the run has ended: {status.ended}")
     return "\n".join(lines)
+
+
+def _refusal(decision: Decision) -> str:
+    return f"task {decision.seq} is {decision.fate}: {' '.join(decision.reason.split())[:200]}"
 
 
 def _counts(counts: dict[str, int]) -> str:

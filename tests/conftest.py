@@ -154,6 +154,11 @@ class Fleet:
 
 @pytest.fixture(scope="session")
 def fleet(tmp_path_factory):
+    return make_fleet(tmp_path_factory.mktemp("fleet"))
+
+
+def make_fleet(root: Path) -> Fleet:
+    """All that is under an empty folder."""
     import jax
 
     from jax_t2sql.assembly import make_pool
@@ -178,7 +183,6 @@ def fleet(tmp_path_factory):
     from jax_t2sql.progress import Progress
     from jax_t2sql.training import assemble
 
-    root = tmp_path_factory.mktemp("fleet")
     with contextlib.closing(sqlite3.connect(root / "people.sqlite")) as database, database:
         database.execute("CREATE TABLE people (id INTEGER, name TEXT)")
         people = [(n, f"name{n}") for n in range(12)]

@@ -17,6 +17,7 @@ DISTRIBUTIONS = {
     "orbax": "orbax-checkpoint",
     "sqlite_utils": "sqlite-utils",
     "tensorflow_datasets": "tensorflow-datasets",
+    "yaml": "PyYAML",
     "z3": "z3-solver",
 }
 

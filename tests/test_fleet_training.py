@@ -41,7 +41,8 @@ class Learner:
             *("--prompt.style", "question", "--prompt.max-context", "256"),
             *("--adapter.rank", "8", "--adapter.alpha", "16", "--rl.group-size", "4"),
             *("--rl.groups", "2", "--rl.max-staleness", "2", "--fleet.workers", "1"),
-            *("--fleet.groups-in-flight", "4", "--grading.workers", "1", *options),
+            *("--fleet.groups-in-flight", "4", "--grading.workers", "1"),
+            *("--hints.file", str(fleet.root / "hints.jsonl"), "--learnability.enabled", *options),
         ]
         code = f"import sys\n{before}\nfrom jax_t2sql.programs import run_program\n"
         code += f"from jax_t2sql.train import main\nrun_program(lambda: main({arguments!r}))"

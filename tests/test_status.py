@@ -83,8 +83,10 @@ def test_a_second_look_tells_who_stands_still(fleet, location):
     worker.heartbeat(served=1)
     status = watcher.look()
     assert [s.state for s in status.samplers] == ["left", "works"]
+    assert status.new_entries == 0
     bus.end(reason="done")
     status = watcher.look()
+    assert status.new_entries == 1 and "(1 since the last look)" in describe(status)
     assert status.ended == "done" and status.fates["unused"] == 4
     assert "the run has ended: done" in describe(status)
 
@@ -116,3 +118,31 @@ def test_it_loads_neither_jax_nor_sql():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "set()"
+
+
+def test_refused_groups_are_named_with_their_reason(fleet, location):
+    bus, _ = fleet
+    for seq in (2, 3):
+        bus.decide(seq, "invalid", reason=f"ratios of\ntask {seq} are off")
+    bus.end(reason="done")
+    status = Watcher(open_store(location)).look()
+    assert status.refusals == (
+        "task 2 is invalid: ratios of task 2 are off",
+        "task 3 is invalid: ratios of task 3 are off",
+    )
+    assert "refused: task 3 is invalid" in describe(status)
+
+
+def test_a_large_fleet_shows_first_who_is_in_trouble(fleet, location):
+    _, worker = fleet
+    store = open_store(location)
+    for number in range(100):
+        SamplerBus(store, sampler=f"a{number:02}", contract=CONTRACT).heartbeat(served=1)
+    watcher = Watcher(store)
+    assert len(watcher.look().samplers) == 102
+    worker.heartbeat(served=1, last_error="no disk")
+    SamplerBus(store, sampler="a99", contract=CONTRACT).heartbeat(served=1)
+    lines = describe(watcher.look()).splitlines()
+    first = next(number for number, line in enumerate(lines) if line.startswith("samplers:")) + 1
+    assert "stands still" in lines[first] and len(lines) < 60
+    assert lines[-1].strip() == "and 62 more (--json shows all)"

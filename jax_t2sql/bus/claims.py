@@ -97,9 +97,9 @@ class ClaimWatch:
             if counter != last:
                 since = now
             current[process] = (counter, since)
-            # A heartbeat of another incarnation counts only after this one's was seen: a claim
-            # may be older than the first heartbeat of its own process.
-            replaced = beat is not None and counter is None and last is not None
+            # A process beats before its first claim, and who holds a claim is read at a later look
+            # than heartbeats were (see `offers.holders`): this one's has been overwritten.
+            replaced = beat is not None and counter is None
             # A claim is put before a heartbeat can name it, and the next one might be under way
             # at that moment: only the one after that was surely written by who knew of the claim.
             offer, given_back = (seq, claim.attempt), False

@@ -106,6 +106,8 @@ class SamplerBus:
             )
         if limit < 1 or (rng is not None and self._pass > 0):
             return []
+        if self._counter == 0 and self.learner_epoch is None:
+            self.heartbeat()  # before the first claim: see `ClaimWatch`
         won = []
         for part in self._free.parts(self.store, rng):
             won += self._claim_of(part, limit - len(won))

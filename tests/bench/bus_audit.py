@@ -1,6 +1,7 @@
 """Audit of a large bus: ``python tests/bench/bus_audit.py [GROUPS]``, 10,000 by default.
 
-Makes a run of groups of eight rollouts with 600 ids each on a local disk, then audits it.
+Makes a run of groups of eight rollouts with 600 ids each on a local disk, then audits it. Made
+without fsync, since nothing of it must outlive a power cut: that is most of the time.
 """
 
 import sys
@@ -24,6 +25,19 @@ CONTRACT = Contract(
     config="c", code="d", base_model="m", tokenizer="t", prompt="p", grader="g", data="x"
 )
 BATCH, ROLLOUTS, LENGTH, PROMPT = 100, 8, 600, 400
+
+
+class Quick:
+    """A store whose objects are never durable."""
+
+    def __init__(self, inner):
+        self.inner = inner
+
+    def create(self, key, data, *, durable=True):
+        return self.inner.create(key, data, durable=False)
+
+    def __getattr__(self, name):
+        return getattr(self.inner, name)
 
 
 def rollout(rng, version):
@@ -63,11 +77,14 @@ def main():
     groups = int(sys.argv[1]) if len(sys.argv) > 1 else 10_000
     with tempfile.TemporaryDirectory() as folder:
         store = open_store(folder)
-        make_run(store, groups)
+        began = time.process_time()
+        make_run(Quick(store), groups)
+        made = time.process_time() - began
         wall, cpu = time.perf_counter(), time.process_time()
         result = audit(store)
         wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
-    print(f"{result.counts}\nsound: {result.sound}, {wall:.1f} s, {cpu:.1f} CPU-s")
+    print(f"{groups} groups made in {made:.1f} CPU-s: {result.counts}")
+    print(f"audited in {cpu:.1f} CPU-s ({wall:.1f} s), {'sound' if result.sound else 'FAULTS'}")
 
 
 if __name__ == "__main__":

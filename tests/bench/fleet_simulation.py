@@ -6,6 +6,7 @@ training are made up. Workers keep the pace of the real ones: they look at the l
 `idle_pause`, claim `claim_step` groups once there is a place for one, and beat every `beat_pause`.
 """
 
+import copy
 import heapq
 import itertools
 import random
@@ -61,6 +62,29 @@ class Counted:
 
     def local_path(self, key):
         return None
+
+
+class SharedState:
+    """A sampler's `RunState`, which all that have read as far share: a thousand fit into memory.
+
+    states: by the number of entries applied.
+    """
+
+    def __init__(self, states, applied):
+        self.states, self.applied = states, applied
+
+    def apply_all(self, entries):
+        for entry in entries:
+            if self.applied + 1 not in self.states:
+                state = copy.copy(self.states[self.applied])
+                for name in ("open_tasks", "fates", "adapters"):
+                    setattr(state, name, copy.copy(getattr(state, name)))
+                state.apply(entry)
+                self.states[self.applied + 1] = state
+            self.applied += 1
+
+    def __getattr__(self, name):
+        return getattr(self.states[self.applied], name)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -127,6 +151,10 @@ class Simulation:
         self.samplers = [
             SamplerBus(self.store, sampler=f"w{n}", contract=CONTRACT) for n in range(plan.workers)
         ]
+        read = self.bus.log.head + 1
+        states = {read: self.samplers[0].state}
+        for sampler in self.samplers:
+            sampler.state = SharedState(states, read)
         self.room = [plan.in_flight] * plan.workers
         self.queues = [[] for _ in range(plan.workers)]  # claimed, and no place to play it yet
         self.result = Outcome(self.bus, self.store, delivered=[0] * plan.workers)

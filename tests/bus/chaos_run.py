@@ -5,40 +5,34 @@ one so that each is up at once. Somebody is killed by SIGKILL at random moments 
 the learner goes on until all kills have struck, and then ends the run.
 """
 
-import hashlib
 import json
 import multiprocessing
 import os
 import random
-import shutil
 import signal
 import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
+from toy_run import CONTRACT, VOCAB, Checkpoint, publish, rollouts, train
 
 from jax_t2sql.bus import (
     Bounds,
-    Contract,
     LostLeadership,
     NewTask,
-    Rollout,
     RunEnded,
     SamplerBus,
-    collect_adapters,
-    collect_groups,
     open_store,
     read_adapter,
     start_or_takeover,
 )
 from jax_t2sql.errors import UserError
 
-CONTRACT = Contract(
-    config="c", code="d", base_model="m", tokenizer="t", prompt="p", grader="g", data="x"
-)
 POISON = "poison"
+# Never over while a sampler lives, however slow the machine; one that was killed is started again
+# under its name, which tells the learner at once.
+STILL_SECONDS = 600.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,7 +60,7 @@ def learner(bus_location, work, plan):
             run="chaos",
             contract=CONTRACT,
             bounds=Bounds(
-                vocab_size=100,
+                vocab_size=VOCAB,
                 groups_per_batch=plan.batch,
                 max_staleness=plan.staleness,
                 max_attempts=plan.attempts,
@@ -81,19 +75,18 @@ def learner(bus_location, work, plan):
 
 
 def lead(bus, work, plan):
-    checkpoint = work / "checkpoint.json"
-    saved = json.loads(checkpoint.read_text()) if checkpoint.exists() else {}
-    weights, positions = saved.get("weights", ""), saved.get("positions", [])
-    for step in bus.replay(tuple(positions[-1]) if positions else None):
+    checkpoint = Checkpoint(work / "checkpoint.json")
+    weights = checkpoint.weights
+    for step in bus.replay(checkpoint.position):
         # Replayed weights are never the same bits: another machine, another order of sums.
         weights = train(weights, step.groups) + os.urandom(2).hex()
-    publish(bus, work, weights, positions)
+    publish(bus, work, weights, checkpoint.floor)
     while bus.version < plan.steps or not (work / "enough").exists():
         if bus.capacity > 0:
             at = bus.state.next_seq
             tasks = [new_task(at + n, plan) for n in range(bus.capacity)]
             bus.issue(tasks, cursor={"at": at + len(tasks)})
-        bus.expire_claims(still_seconds=0.4)
+        bus.expire_claims(still_seconds=STILL_SECONDS)
         ready = []
         for group in bus.ready_groups():
             if random.Random(group.task.seq).random() < plan.zero_share:
@@ -107,35 +100,14 @@ def lead(bus, work, plan):
         bus.append_batch(used, pack_seed=bus.version)
         weights = train(weights, [group.group for group in used])
         if bus.version % 3 == 2:
-            positions = [*positions[-1:], bus.position]
-            staged = checkpoint.with_suffix(".new")
-            staged.write_text(json.dumps({"weights": weights, "positions": positions}))
-            staged.replace(checkpoint)
-        publish(bus, work, weights, positions)
+            checkpoint.save(weights, bus.position)
+        publish(bus, work, weights, checkpoint.floor)
     bus.end(reason="done", final=bus.state.last_publish.adapter.name)
-
-
-def publish(bus, work, weights, positions):
-    directory = work / f"export-{os.getpid()}"
-    shutil.rmtree(directory, ignore_errors=True)
-    directory.mkdir()
-    (directory / "weights").write_text(weights)
-    bus.publish(directory, floor=positions[0][0] if len(positions) == 2 else None)
-    collect_groups(bus.store, bus.state)
-    collect_adapters(bus.store, bus.state, keep_newest=2)
 
 
 def new_task(seq, plan):
     name = f"{POISON}{seq}" if seq < plan.poison else f"q{seq}"
     return NewTask(problem=name, group_size=2, seed=seq)
-
-
-def train(weights, groups):
-    digest = hashlib.sha256(weights.encode())
-    for group in groups:
-        for r in group.rollouts:
-            digest.update(r.ids_i32 + r.logprobs_f32)
-    return digest.hexdigest()
 
 
 def sampler(bus_location, name):
@@ -159,23 +131,9 @@ def sampler(bus_location, name):
             if task.problem.startswith(POISON):
                 os.kill(os.getpid(), signal.SIGKILL)
             time.sleep(rng.random() * 0.01)  # groups finish in any order
-            rollouts = [rollout(task.seed + n, version) for n in range(task.group_size)]
-            bus.put_groups([bus.make_group(task, rollouts)])
+            bus.put_groups([bus.make_group(task, rollouts(task, version))])
         bus.refresh()
         time.sleep(rng.random() * 0.005)
-
-
-def rollout(seed, version):
-    rng = np.random.default_rng([seed, version])
-    return Rollout.make(
-        rng.integers(0, 100, 8),
-        mask_T=np.arange(8) > 2,
-        logprobs_T=-rng.random(8),
-        versions_T=np.full(8, version),
-        reward=1.0,
-        terms={},
-        ending="answered",
-    )
 
 
 def run(bus_location, work, plan, seconds):

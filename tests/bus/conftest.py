@@ -10,34 +10,21 @@ import uuid
 from pathlib import Path
 from types import SimpleNamespace
 
-import numpy as np
 import pytest
 
-from jax_t2sql.bus import Bounds, Contract, NewTask, Rollout, open_store, start_or_takeover
-
-CONTRACT = Contract(
-    config="c", code="d", base_model="m", tokenizer="t", prompt="p", grader="g", data="x"
-)
-VOCAB = 100
+from jax_t2sql.bus import Bounds, Contract, open_store, start_or_takeover
 
 
-def rollout(*, seed: int = 0, version: int = 0, length: int = 8, **changes) -> Rollout:
-    """A rollout that follows from seed and version alone; `changes` replace arguments of make."""
-    rng = np.random.default_rng([seed, version])
-    arguments = dict(
-        mask_T=np.arange(length) >= 3,
-        logprobs_T=-rng.random(length),
-        versions_T=np.full(length, version),
-        reward=float(seed % 3 > 0),
-        terms={"result": 1.0},
-        ending="answered",
-    )
-    ids = changes.pop("ids_T", rng.integers(0, VOCAB, length))
-    return Rollout.make(ids, **(arguments | changes))
+def _load(name: str):
+    """A module beside this file, which tests then import by its name."""
+    spec = importlib.util.spec_from_file_location(name, Path(__file__).with_name(f"{name}.py"))
+    module = sys.modules[name] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
-def rollouts(task, version: int) -> list[Rollout]:
-    return [rollout(seed=task.seed + n, version=version) for n in range(task.group_size)]
+toy_run = _load("toy_run")
+CONTRACT, VOCAB = toy_run.CONTRACT, toy_run.VOCAB
 
 
 def lead(store, *, bounds: Bounds | None = None, contract: Contract = CONTRACT, publish=True):
@@ -54,22 +41,15 @@ def lead(store, *, bounds: Bounds | None = None, contract: Contract = CONTRACT, 
     return bus
 
 
-def new_tasks(count: int, *, first_seed: int = 0, **changes) -> list[NewTask]:
-    return [
-        NewTask(**{"problem": f"q{n}", "group_size": 2, "seed": first_seed + n} | changes)
-        for n in range(count)
-    ]
-
-
 @pytest.fixture(scope="session")
 def kit() -> SimpleNamespace:
     return SimpleNamespace(
         contract=CONTRACT,
         vocab=VOCAB,
-        rollout=rollout,
-        rollouts=rollouts,
+        rollout=toy_run.rollout,
+        rollouts=toy_run.rollouts,
         lead=lead,
-        new_tasks=new_tasks,
+        new_tasks=toy_run.new_tasks,
     )
 
 

@@ -1,7 +1,7 @@
 """Kills at every boundary with noisy replays, any order of completion, late puts, skewed clocks,
 and objects made by an enemy. All in one process, so that every case is tried."""
 
-import hashlib
+import contextlib
 import itertools
 import os
 import random
@@ -13,102 +13,12 @@ import pytest
 import zstandard
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from toy_run import Dying, Killed, Trainer
 
-from jax_t2sql.bus import (
-    Bounds,
-    Log,
-    RunState,
-    SamplerBus,
-    collect_adapters,
-    collect_groups,
-    open_store,
-    read_adapter,
-)
+from jax_t2sql.bus import Bounds, Log, RunState, SamplerBus, collect_groups, open_store
 from jax_t2sql.bus.audit import audit
 from jax_t2sql.bus.groups import MAX_DECODED_BYTES, encode_group
 from jax_t2sql.bus.keys import claim_key, group_key
-
-
-class Killed(BaseException):
-    """The process is gone; nothing may catch this as an error."""
-
-
-class Boundaries:
-    """A store, and all else that a learner does that lasts; dies before or after its n-th act."""
-
-    def __init__(self, inner, *, acts=None, done=False):
-        self.inner, self.acts, self.done = inner, acts, done
-        self.names = []
-
-    def act(self, name, do):
-        self.names.append(name)
-        if self.acts is None or len(self.names) <= self.acts:
-            return do()
-        if self.done and len(self.names) == self.acts + 1:
-            do()
-        raise Killed
-
-    def __getattr__(self, name):
-        method = getattr(self.inner, name)
-        if name not in ("create", "overwrite", "delete"):
-            return method
-        return lambda *args, **options: self.act(name, lambda: method(*args, **options))
-
-
-class Trainer:
-    """A run with adapters, checkpoints and garbage collection. Replayed weights get noise."""
-
-    STEPS, EVERY, BATCH = 4, 2, 2
-
-    def __init__(self, kit, store, disk, directory):
-        self.kit, self.store, self.disk, self.directory = kit, store, disk, directory
-
-    def run(self):
-        limits = Bounds(vocab_size=self.kit.vocab, groups_per_batch=self.BATCH + 1)
-        bus = self.kit.lead(self.store, publish=False, bounds=limits)
-        weights, positions = self.disk.get("checkpoint", ("", []))
-        for step in bus.replay(positions[-1] if positions else None):
-            weights = self.store.act("update", lambda w=weights, s=step: train(w, s.groups))
-            weights += f" noise {next(self.disk['noise'])}"
-        self.publish(bus, weights, positions)
-        sampler = SamplerBus(
-            self.store, sampler="inline", contract=self.kit.contract, learner_epoch=bus.epoch
-        )
-        while bus.version < self.STEPS:
-            if bus.capacity:
-                at = bus.state.next_seq
-                bus.issue(self.kit.new_tasks(bus.capacity, first_seed=at), cursor={"at": at})
-            sampler.refresh()
-            read_adapter(self.store, sampler.adapter)
-            for task in sampler.claim(100):
-                group = sampler.make_group(task, self.kit.rollouts(task, bus.version))
-                sampler.put_groups([group])
-            ready = bus.ready_groups()
-            for group in ready[self.BATCH :]:
-                bus.decide(group.task.seq, "zero-signal")
-            bus.append_batch(ready[: self.BATCH], pack_seed=bus.version)
-            groups = [group.group for group in ready[: self.BATCH]]
-            weights = self.store.act("update", lambda w=weights, g=groups: train(w, g))
-            if (bus.version + 1) % self.EVERY == 0:
-                positions = [*positions[-1:], bus.position]
-                saved = (weights, positions)
-                self.store.act("checkpoint", lambda s=saved: self.disk.update(checkpoint=s))
-            self.publish(bus, weights, positions)
-        bus.end(reason="done", final=bus.state.last_publish.adapter.name)
-
-    def publish(self, bus, weights, positions):
-        (self.directory / "weights").write_text(weights)
-        bus.publish(self.directory, floor=positions[0][0] if len(positions) == 2 else None)
-        collect_groups(bus.store, bus.state)
-        collect_adapters(bus.store, bus.state, keep_newest=1)
-
-
-def train(weights, groups):
-    digest = hashlib.sha256(weights.encode())
-    for group in groups:
-        for rollout in group.rollouts:
-            digest.update(rollout.ids_i32 + rollout.logprobs_f32 + rollout.versions_i32)
-    return digest.hexdigest()
 
 
 def state_of(store):
@@ -121,50 +31,80 @@ def fates_of(store):
     return {seq: fate for seq, (fate, _) in sorted(state_of(store).fates.items())}
 
 
+@pytest.fixture
+def folders(tmp_path):
+    """A new folder each time."""
+    return (folder for n in itertools.count() if not (folder := tmp_path / str(n)).mkdir())
+
+
+def calm_run(folder):
+    """What nobody killed: its store, all that it did, and its weights."""
+    store = Dying(open_store("memory:///"))
+    weights = Trainer(store, folder).run()
+    assert audit(store.inner).faults == []
+    return store, weights
+
+
+def go_on(inner, folder, **options):
+    """A run to its end, unless it had just written that. The weights, if it went on."""
+    if inner.keys("log/") and state_of(inner).end is not None:
+        return None
+    return Trainer(Dying(inner), folder, **options).run()
+
+
+@pytest.mark.parametrize("noisy", [False, True], ids=["exact", "noisy"])
 @pytest.mark.parametrize("done", [False, True], ids=["before", "after"])
-def test_a_kill_at_any_boundary_loses_and_repeats_nothing(kit, tmp_path, done):
-    calm = Boundaries(open_store("memory:///"))
-    Trainer(kit, calm, {"noise": itertools.count()}, tmp_path).run()
-    assert audit(calm.inner).faults == []
+def test_a_kill_at_any_boundary_loses_and_repeats_nothing(folders, done, noisy):
+    calm, weights = calm_run(next(folders))
     assert set(calm.names) == {"create", "update", "checkpoint", "delete"}
     expected = fates_of(calm.inner)
+    assert set(expected.values()) == {"trained", "zero-signal"}
     names = set()
     for act in range(len(calm.names)):
-        inner, disk = open_store("memory:///"), {"noise": itertools.count()}
+        inner, folder = open_store("memory:///"), next(folders)
+        noise = itertools.count() if noisy else None
         with pytest.raises(Killed):
-            Trainer(kit, Boundaries(inner, acts=act, done=done), disk, tmp_path).run()
+            Trainer(Dying(inner, acts=act, done=done), folder, noise).run()
         place = f"killed {'after' if done else 'before'} act {act} ({calm.names[act]})"
         if inner.keys("log/"):
             assert audit(inner).faults == [], place
-        if not inner.keys("log/") or state_of(inner).end is None:
-            Trainer(kit, Boundaries(inner), disk, tmp_path).run()
+        again = go_on(inner, folder, noise=noise)
+        assert again is None or noisy or again == weights, place
         assert audit(inner).faults == [], place
         assert fates_of(inner) == expected, place
         names |= {ref.name for _, ref in state_of(inner).adapters}
     contents = {}
     for name in names:
-        step = name.split("-")[2]
-        contents.setdefault(step, set()).add(name)
-    assert max(len(versions) for versions in contents.values()) > 1, "noise gave other names"
+        contents.setdefault(name.split("-")[2], set()).add(name.split("-")[3])
+    several = max(len(hashes) for hashes in contents.values()) > 1
+    assert several == noisy, "replayed weights with noise are others, and have names of their own"
 
 
-def test_two_kills_in_one_run_lose_nothing_either(kit, tmp_path):
-    calm = Boundaries(open_store("memory:///"))
-    Trainer(kit, calm, {"noise": itertools.count()}, tmp_path).run()
-    total = len(calm.names)
+def test_a_kill_at_any_reading_changes_nothing_either(folders):
+    everything = ("create", "overwrite", "delete", "read", "keys")
+    calm = Dying(open_store("memory:///"), watched=everything)
+    weights = Trainer(calm, next(folders)).run()
+    readings = [n for n, name in enumerate(calm.names) if name in ("read", "keys")]
+    for act in readings:
+        inner, folder = open_store("memory:///"), next(folders)
+        with pytest.raises(Killed):
+            Trainer(Dying(inner, acts=act, watched=everything), folder).run()
+        assert go_on(inner, folder) == weights, f"killed before act {act}"
+        assert fates_of(inner) == fates_of(calm.inner)
+
+
+def test_two_kills_in_one_run_lose_nothing_either(folders):
+    calm, weights = calm_run(next(folders))
     rng = random.Random(0)
     for _ in range(40):
-        inner, disk = open_store("memory:///"), {"noise": itertools.count()}
+        inner, folder = open_store("memory:///"), next(folders)
         for _ in range(2):
-            killed = Boundaries(inner, acts=rng.randrange(total), done=rng.random() < 0.5)
-            try:
-                Trainer(kit, killed, disk, tmp_path).run()
+            killed = Dying(inner, acts=rng.randrange(len(calm.names)), done=rng.random() < 0.5)
+            if inner.keys("log/") and state_of(inner).end is not None:
                 break
-            except Killed:
-                continue
-        else:
-            if not inner.keys("log/") or state_of(inner).end is None:
-                Trainer(kit, Boundaries(inner), disk, tmp_path).run()
+            with contextlib.suppress(Killed):
+                Trainer(killed, folder).run()
+        assert go_on(inner, folder) in (None, weights)
         assert audit(inner).faults == []
         assert fates_of(inner) == fates_of(calm.inner)
 
@@ -227,20 +167,17 @@ def test_a_put_after_its_task_was_collected_is_ignored_for_ever(kit, lead):
 
 
 @pytest.mark.parametrize("place", ["memory", "directory"])
-def test_clocks_that_are_wrong_by_minutes_change_no_fate(kit, tmp_path, monkeypatch, place):
-    def run(location, clock):
+def test_clocks_that_are_wrong_by_minutes_change_no_fate(folders, monkeypatch, place):
+    def run(clock):
         monkeypatch.setattr(time, "time", clock)
-        store = Boundaries(open_store(location))
-        Trainer(kit, store, {"noise": itertools.count()}, files).run()
+        folder = next(folders)
+        store = Dying(open_store("memory:///" if place == "memory" else folder / "bus"))
+        Trainer(store, folder).run()
         return fates_of(store.inner)
 
-    files = tmp_path / "files"
-    files.mkdir()
     real, rng = time.time, random.Random(1)
-    folder = "memory:///" if place == "memory" else None
-    calm = run(folder or tmp_path / "calm", real)
-    skewed = run(folder or tmp_path / "skewed", lambda: real() + rng.choice([-600.0, 600.0]))
-    assert skewed == calm
+    calm = run(real)
+    assert run(lambda: real() + rng.choice([-600.0, 600.0])) == calm
 
 
 def bomb(group):

@@ -405,6 +405,7 @@ def test_a_claim_lists_one_shard_and_none_that_is_known_to_be_taken(kit, store, 
         keys=lambda prefix, start="": listed.append(prefix) or keys(prefix, start=start),
         create=store.create,
         read=store.read,
+        overwrite=store.overwrite,
     )
     assert seqs_of(sampler.claim(2)) == [0, 1]
     assert listed == ["claims/00000/"]

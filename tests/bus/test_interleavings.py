@@ -1,6 +1,4 @@
-"""A kill before or after every single store operation of a run, and random interleavings."""
-
-import hashlib
+"""Learners that come and go and samplers good and bad, in any order."""
 
 import pytest
 from hypothesis import settings
@@ -10,82 +8,6 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from jax_t2sql.bus import Bounds, Log, LostLeadership, RunState, SamplerBus, open_store
 from jax_t2sql.bus.groups import encode_group
 from jax_t2sql.bus.keys import group_key
-
-
-class Killed(BaseException):
-    """The process is gone; nothing may catch this as an error."""
-
-
-class KillSwitch:
-    """A store that dies at its n-th operation, having done it or not; dead, it does nothing."""
-
-    def __init__(self, inner, *, after_operations=None, done=False):
-        self.inner, self.left, self.done = inner, after_operations, done
-        self.count = 0
-
-    def __getattr__(self, name):
-        method = getattr(self.inner, name)
-
-        def operation(*args, **options):
-            self.count += 1
-            if self.left is None or self.count <= self.left:
-                return method(*args, **options)
-            if self.done and self.count == self.left + 1:
-                method(*args, **options)
-            raise Killed
-
-        return operation if name in ("create", "read", "overwrite", "keys") else method
-
-
-class Trainer:
-    """A whole run in miniature. Weights are a hash of everything trained, in order."""
-
-    STEPS, EVERY = 5, 2
-
-    def __init__(self, kit, store, disk):
-        self.kit, self.store, self.disk = kit, store, disk
-
-    def run(self):
-        bus = self.kit.lead(self.store, publish=False)
-        weights, position = self.disk.get("checkpoint", ("", None))
-        for step in bus.replay(position):
-            weights = self.train(weights, step.groups, step.batch.pack_seed)
-        bus.publish()
-        sampler = SamplerBus(
-            self.store, sampler="inline", contract=self.kit.contract, learner_epoch=bus.epoch
-        )
-        while bus.version < self.STEPS:
-            if bus.capacity:
-                at = bus.state.next_seq
-                bus.issue(self.kit.new_tasks(bus.capacity, first_seed=at), cursor={"at": at})
-            sampler.refresh()
-            sampler.put_groups(
-                [
-                    sampler.make_group(task, self.kit.rollouts(task, bus.version))
-                    for task in sampler.claim(100)
-                ]
-            )
-            ready = bus.ready_groups()
-            for group in [group for group in ready if group.task.seed % 3 == 1]:
-                bus.decide(group.task.seq, "zero-signal")
-            used = [group for group in ready if group.task.seed % 3 != 1]
-            if not used:
-                continue
-            batch = bus.append_batch(used, pack_seed=bus.version)
-            weights = self.train(weights, [group.group for group in used], batch.pack_seed)
-            if (bus.version + 1) % self.EVERY == 0:
-                self.disk["checkpoint"] = (weights, bus.position)
-            bus.publish()
-        bus.end(reason="done")
-        return weights
-
-    @staticmethod
-    def train(weights, groups, pack_seed):
-        digest = hashlib.sha256(f"{weights} {pack_seed}".encode())
-        for group in groups:
-            for rollout in group.rollouts:
-                digest.update(rollout.ids_i32 + rollout.logprobs_f32 + rollout.versions_i32)
-        return digest.hexdigest()
 
 
 def read_back(store):
@@ -104,27 +26,6 @@ def assert_sound(store):
     assert len(decided) == len(set(decided))
     assert sorted([*decided, *state.open_tasks]) == list(range(state.next_seq))
     return state
-
-
-@pytest.mark.parametrize("done", [False, True], ids=["before", "after"])
-def test_a_kill_at_any_operation_changes_nothing_that_is_trained(kit, done):
-    reference_store = KillSwitch(open_store("memory:///"))
-    reference = Trainer(kit, reference_store, {}).run()
-    expected = read_back(reference_store.inner)
-    assert set(expected.fates) == set(range(expected.next_seq))
-    assert {fate for fate, _ in expected.fates.values()} == {"trained", "zero-signal"}
-    for operation in range(reference_store.count):
-        inner, disk = open_store("memory:///"), {}
-        with pytest.raises(Killed):
-            Trainer(kit, KillSwitch(inner, after_operations=operation, done=done), disk).run()
-        assert_sound(inner)
-        if read_back(inner).end is not None:
-            continue  # it had just written the end
-        assert Trainer(kit, inner, disk).run() == reference, f"killed at operation {operation}"
-        state = assert_sound(inner)
-        assert {seq: fate for seq, (fate, _) in state.fates.items()} == {
-            seq: fate for seq, (fate, _) in expected.fates.items()
-        }
 
 
 class Interleavings(RuleBasedStateMachine):

@@ -1,0 +1,270 @@
+"""A database as the generator sees it: tables, columns by kind, keys and how tables join."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from data_pipelines.onedb.columns import MOST_CATEGORIES, Column, judge, unit_of
+from data_pipelines.onedb.joins import Edge, declared_edges, inferred_edges
+from data_pipelines.onedb.words import split_name
+from jax_t2sql.errors import UserError
+from jax_t2sql.sql import Limits, Sandbox, quote_identifier, read_schema
+from jax_t2sql.sql import Table as StoredTable
+from jax_t2sql.sql.schema import fold
+
+_SAMPLE = 500
+_NAME_WORDS = ("name", "title", "label", "caption")
+Run = Callable[[str], list[tuple]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Table:
+    """One table.
+
+    Attributes:
+      primary_key: names of its columns, () without one.
+      label: columns that name a row to a person: one, or first and last name; the key without any.
+      label_unique: no two rows have the same label.
+    """
+
+    name: str
+    rows: int
+    columns: tuple[Column, ...]
+    primary_key: tuple[str, ...]
+    label: tuple[str, ...]
+    label_unique: bool
+
+    def column(self, name: str) -> Column:
+        """The column of that name; raises KeyError."""
+        for column in self.columns:
+            if fold(column.name) == fold(name):
+                return column
+        raise KeyError(f"{self.name}.{name}")
+
+    def of_kind(self, *kinds: str) -> list[Column]:
+        """Columns of these kinds, in table order."""
+        return [column for column in self.columns if column.kind in kinds]
+
+    @property
+    def identity(self) -> str | None:
+        """The one column that tells rows apart, None where it takes several or none does."""
+        return self.primary_key[0] if len(self.primary_key) == 1 else None
+
+    @property
+    def named(self) -> bool:
+        """Whether a person would know a row by its label."""
+        return any(self.column(name).kind == "name" for name in self.label)
+
+
+@dataclass(frozen=True)
+class Scan:
+    """A database: its tables and the edges between them.
+
+    Attributes:
+      db_id: the file's name without its ending.
+      edges: foreign keys, declared and inferred.
+      skipped: what is left out, with the reason.
+    """
+
+    db_id: str
+    path: Path
+    tables: tuple[Table, ...]
+    edges: tuple[Edge, ...]
+    skipped: tuple[str, ...] = ()
+
+    def table(self, name: str) -> Table:
+        """The table of that name; raises KeyError."""
+        for table in self.tables:
+            if fold(table.name) == fold(name):
+                return table
+        raise KeyError(name)
+
+    def column(self, table: str, name: str) -> Column:
+        return self.table(table).column(name)
+
+    def live_edges(self) -> list[Edge]:
+        """Edges along which some row really has a partner."""
+        return [edge for edge in self.edges if edge.matched > 0]
+
+
+def scan_database(path: str | os.PathLike, *, seconds: float = 30.0) -> Scan:
+    """Reads a database file: every column is looked at in full.
+
+    Args:
+      seconds: limit of each look; a column that takes longer is left out.
+
+    Raises:
+      UserError: the file is no readable database, or holds no table with columns.
+    """
+    path = Path(path)
+    schema = read_schema(path)
+    skipped: list[str] = []
+    with Sandbox(path, limits=Limits(seconds=seconds)) as sandbox:
+
+        def run(sql: str) -> list[tuple]:
+            outcome = sandbox.execute(sql, warn=False)
+            if not outcome.ok:
+                raise LookupError(outcome.message)
+            return list(outcome.rows)
+
+        edges = declared_edges(schema, run, skipped)
+        keys = {(fold(e.child), fold(c)) for e in edges for c in e.child_columns}
+        tables = []
+        for stored in schema.tables:
+            if stored.is_view:
+                skipped.append(f"{stored.name}: a view")
+                continue
+            tables.append(_table(stored, keys, run, skipped))
+        edges += inferred_edges(tables, edges, run)
+    if not tables:
+        raise UserError(f"{path}: holds no table; give a database with data")
+    guessed = {(fold(e.child), fold(c)) for e in edges for c in e.child_columns}
+    tables = [_with_keys(table, guessed) for table in tables]
+    return Scan(path.stem, path, tuple(tables), tuple(edges), tuple(skipped))
+
+
+def _table(stored: StoredTable, keys: set[tuple[str, str]], run: Run, skipped: list[str]) -> Table:
+    name = quote_identifier(stored.name)
+    try:
+        rows = run(f"SELECT COUNT(*) FROM {name}")[0][0]
+    except LookupError as error:
+        skipped.append(f"{stored.name}: cannot be read ({error})")
+        rows = 0
+    columns = []
+    for column in stored.columns:
+        primary = stored.primary_key == (column.name,)
+        is_key = primary or (fold(stored.name), fold(column.name)) in keys
+        try:
+            columns.append(_column(stored.name, column, is_key, rows, run))
+        except LookupError as error:
+            skipped.append(f"{stored.name}.{column.name}: cannot be read ({error})")
+    label, unique = _label(stored, columns, rows)
+    columns = [
+        replace(c, kind="name") if c.name in label and c.kind in ("text", "category") else c
+        for c in columns
+    ]
+    primary = stored.primary_key or _unique_column(columns, rows)
+    return Table(
+        name=stored.name,
+        rows=rows,
+        columns=tuple(columns),
+        primary_key=primary,
+        label=label or primary,
+        label_unique=unique,
+    )
+
+
+def _column(table: str, column, is_key: bool, rows: int, run: Run) -> Column:
+    ref, source = quote_identifier(column.name), quote_identifier(table)
+    ref = f"{source}.{ref}"
+    counted, distinct, low, high = run(
+        f"SELECT COUNT({ref}), COUNT(DISTINCT {ref}), MIN({ref}), MAX({ref}) FROM {source}"
+    )[0]
+    types = frozenset(
+        kind for (kind,) in run(f"SELECT DISTINCT typeof({ref}) FROM {source}") if kind != "null"
+    )
+    types = frozenset("number" if kind in ("integer", "real") else kind for kind in types)
+    values = run(
+        f"SELECT {ref}, COUNT(*) FROM {source} WHERE {ref} IS NOT NULL GROUP BY {ref}"
+        f" ORDER BY COUNT(*) DESC, {ref} LIMIT {MOST_CATEGORIES}"
+    )
+    spread = max(1, counted // _SAMPLE)
+    sample = [v for (v,) in run(f"SELECT {ref} FROM {source} WHERE {ref} IS NOT NULL")][::spread]
+    kind, date_format, notes = judge(
+        name=column.name,
+        is_key=is_key,
+        rows=rows,
+        nulls=rows - counted,
+        distinct=distinct,
+        types=types,
+        values=values,
+        sample=sample,
+        low=low,
+    )
+    return Column(
+        table=table,
+        name=column.name,
+        declared=column.type,
+        kind=kind,
+        rows=rows,
+        nulls=rows - counted,
+        distinct=distinct,
+        low=low,
+        high=high,
+        values=tuple(values),
+        date_format=date_format,
+        unit=unit_of(column.name) if kind == "number" else "",
+        integer=all(isinstance(v, int) or float(v).is_integer() for v in sample)
+        if types == {"number"}
+        else False,
+        notes=notes,
+    )
+
+
+def _unique_column(columns: list[Column], rows: int) -> tuple[str, ...]:
+    """A column that serves as a key where none is declared."""
+    for column in columns:
+        words = split_name(column.name)
+        if column.distinct == rows and rows > 1 and not column.nulls and words[-1] in ("id", "key"):
+            return (column.name,)
+    return ()
+
+
+def _label(stored: StoredTable, columns: list[Column], rows: int) -> tuple[tuple[str, ...], bool]:
+    """The columns that name a row, and whether they tell all rows apart; () if none does."""
+    texts = [
+        c
+        for c in columns
+        if (c.kind in ("text", "category") and not c.date_format and "numbers as text: they sort as"
+            " text" not in c.notes)
+        or (c.kind == "key" and c.name in stored.primary_key and isinstance(c.low, str)
+            and split_name(c.name)[-1] in _NAME_WORDS)
+    ]  # fmt: skip
+    own = {" ".join(split_name(stored.name)), " ".join(split_name(stored.name)).rstrip("s")}
+
+    def words(column: Column) -> list[str]:
+        return split_name(column.name)
+
+    by_words = {" ".join(words(c)): c for c in texts}
+    first = by_words.get("first name") or by_words.get("student first name")
+    last = by_words.get("last name") or by_words.get("family name") or by_words.get("surname")
+    if first and last and not any(w in ("name", "full name") for w in by_words):
+        return (first.name, last.name), False
+    ranked = []
+    for place, column in enumerate(texts):
+        named = words(column)
+        text = " ".join(named)
+        score = 0
+        if text in _NAME_WORDS:
+            score = 6
+        elif named[-1] in _NAME_WORDS and " ".join(named[:-1]) in own or text in own:
+            score = 5
+        elif text == "full name":
+            score = 4
+        elif named[-1] in _NAME_WORDS and len(named) > 1:
+            score = 2
+            # Of another thing: a song in a table of singers, a customer in one of accounts.
+            if column.distinct < 0.9 * max(1, rows - column.nulls):
+                score = 0
+        elif len(columns) <= 3 and column.distinct == rows and column.kind == "text":
+            score = 1
+        if score and column.distinct >= 0.5 * max(1, rows - column.nulls) and column.distinct > 0:
+            ranked.append((-score, place, column))
+    if not ranked:
+        return (), False
+    best = min(ranked)[2]
+    return (best.name,), best.distinct == rows
+
+
+def _with_keys(table: Table, keys: set[tuple[str, str]]) -> Table:
+    """Columns that an inferred edge made keys are no numbers or categories any more."""
+    columns = tuple(
+        replace(c, kind="key")
+        if (fold(table.name), fold(c.name)) in keys and c.kind != "name"
+        else c
+        for c in table.columns
+    )
+    return replace(table, columns=columns)
