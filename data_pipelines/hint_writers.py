@@ -1,20 +1,19 @@
 """Who writes hints: a chat endpoint, a local model, or an outline of the gold query."""
 
 import asyncio
-import json
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Protocol
 
 from data_pipelines.hint_outline import outline
 from jax_t2sql.errors import UserError
+from jax_t2sql.eval.chat_client import ChatClient, Failed, TooLong
+from jax_t2sql.eval.specs import parse_policy
 from jax_t2sql.hints import MAX_CHARACTERS, Strength
-from jax_t2sql.sampling.vllm_http import HttpClient, Unreachable, describe
 from jax_t2sql.text2sql import Problem
+from jax_t2sql.text2sql.codec import Message
 from jax_t2sql.text2sql.protocol import without_reasoning
-
-Message = dict[str, str]
 
 _SYSTEM = (
     "You help a student who answers questions over a database with SQL and has failed at one. You"
@@ -98,12 +97,11 @@ class ChatWriter:
     """Asks an endpoint that speaks OpenAI's chat completions.
 
     Args:
-      url: of the API, up to and with its version: https://HOST/v1.
-      model: the endpoint's name of the model.
-      key_variable: environment variable that holds the key; none is sent where it is not set.
+      url, key_variable, model: as for `jax_t2sql.eval.chat_client.ChatClient`.
       connections: requests at a time.
       temperature, max_tokens: of sampling.
-      attempts: how often a request that gets no proper answer is sent.
+      retries: how often a fault that may pass is met with another try.
+      request_seconds: after which a request counts as not answered.
 
     Raises:
       UserError: the URL is none.
@@ -113,31 +111,37 @@ class ChatWriter:
         self,
         url: str,
         *,
-        model: str,
+        model: str | None,
         key_variable: str,
         connections: int = 8,
         temperature: float = 0.7,
         max_tokens: int = 1024,
-        attempts: int = 4,
-        timeout: float = 300.0,
-        pause: float = 1.0,
+        retries: int = 3,
+        request_seconds: float = 300.0,
     ):
-        key = os.environ.get(key_variable, "").strip()
-        headers = {"Authorization": f"Bearer {key}"} if key else {}
-        self._options = {"max_connections": connections, "timeout": timeout, "headers": headers}
-        HttpClient(url, **self._options)  # refuses a URL that is none
-        self._url, self._model, self._key_variable = url, model, key_variable
-        self._temperature, self._max_tokens = temperature, max_tokens
-        self._attempts, self._pause = attempts, pause
+        self._url, self._options = (
+            url,
+            {
+                "model": model,
+                "key_variable": key_variable,
+                "concurrency": connections,
+                "retries": retries,
+                "request_seconds": request_seconds,
+            },
+        )
+        self._sampling = {"temperature": temperature, "max_tokens": max_tokens}
+        ChatClient(url, **self._options)  # refuses a URL that is none
 
     def write(self, requests: Sequence[HintRequest]) -> list[str]:
         """Raises UserError: the endpoint refuses, or does not answer."""
         return asyncio.run(self._write_all(requests))
 
     async def _write_all(self, requests: Sequence[HintRequest]) -> list[str]:
-        client = HttpClient(self._url, **self._options)  # bound to the loop that uses it
-        jobs = [asyncio.create_task(self._write(client, request)) for request in requests]
+        client = ChatClient(self._url, **self._options)  # bound to the loop that uses it
+        jobs: list[asyncio.Task[str]] = []
         try:
+            self._options["model"] = await client.find_model()
+            jobs = [asyncio.create_task(self._write(client, request)) for request in requests]
             return await asyncio.gather(*jobs)
         finally:
             for job in jobs:
@@ -145,52 +149,23 @@ class ChatWriter:
             await asyncio.gather(*jobs, return_exceptions=True)
             await client.close()
 
-    async def _write(self, client: HttpClient, request: HintRequest) -> str:
-        body = {
-            "model": self._model,
-            "messages": hint_messages(request),
-            "temperature": self._temperature,
-            "max_tokens": self._max_tokens,
-            "seed": request.seed,
-        }
-        fault = ""
-        for attempt in range(self._attempts):
-            if attempt:
-                await asyncio.sleep(self._pause * 2**attempt)
-            try:
-                status, answer = await client.ask("POST", "/chat/completions", body)
-            except Unreachable as error:
-                fault = str(error)
-                continue
-            if status == 200:
-                return _content(answer)
-            fault = describe(status, answer)
-            if status not in (408, 409, 429) and status < 500:
-                break
-        raise UserError(
-            f"{self._url} gives no hints: {fault}; check the address, --model {self._model} and"
-            f" the key in {self._key_variable}. What is written so far stays"
-        )
-
-
-def _content(answer: bytes) -> str:
-    """The text of a chat completion; a turn that was cut off gives none."""
-    try:
-        choice = json.loads(answer)["choices"][0]
-        text = choice["message"].get("content")
-    except (ValueError, KeyError, IndexError, TypeError, AttributeError):
-        shown = answer[:200].decode("utf-8", "replace")
-        raise UserError(f"the endpoint's answer is no chat completion: {shown}") from None
-    if choice.get("finish_reason") == "length" or not isinstance(text, str):
-        return ""
-    return clean(text)
+    async def _write(self, client: ChatClient, request: HintRequest) -> str:
+        try:
+            reply = await client.reply(hint_messages(request), seed=request.seed, **self._sampling)
+        except TooLong:
+            return ""
+        except Failed as error:
+            raise UserError(
+                f"{self._url} gives no hints: {error}. What is written so far stays"
+            ) from None
+        return "" if reply.cut_off else clean(reply.text)
 
 
 class LocalWriter:
     """Samples from a model in this process.
 
     Args:
-      policy: MODEL or MODEL+ADAPTER, as `jax_t2sql.eval --policy local:` takes them.
+      policy: local:MODEL or local:MODEL+ADAPTER, as `jax_t2sql.eval` takes it.
       rows: hints written side by side.
       temperature, max_tokens: of sampling.
 
@@ -199,14 +174,13 @@ class LocalWriter:
     """
 
     def __init__(self, policy: str, *, rows: int, temperature: float, max_tokens: int):
-        from jax_t2sql.eval import split_policy
         from jax_t2sql.models import load_adapter, load_model
         from jax_t2sql.sampling.chat import ChatCodec
         from jax_t2sql.sampling.engine import Engine
 
-        name, adapter_name = split_policy(policy)
-        model = load_model(name)
-        adapter = load_adapter(adapter_name, model.config) if adapter_name else None
+        spec = parse_policy(policy)
+        model = load_model(spec.target)
+        adapter = load_adapter(Path(spec.adapter), model.config) if spec.adapter else None
         self._codec = ChatCodec(model.tokenizer)
         self._room = model.config.max_position_embeddings
         self._temperature, self._max_tokens = temperature, max_tokens

@@ -1,10 +1,10 @@
 """Write hints for questions, at three strengths, and check that they give nothing away.
 
     python -m data_pipelines.hints --data Q --databases DIR --out hints.jsonl --policy outline
-    python -m data_pipelines.hints … --policy chat:https://HOST/v1 --model NAME
+    python -m data_pipelines.hints … --policy openai:https://HOST/v1 --model NAME
     python -m data_pipelines.hints … --policy local:MODEL[+ADAPTER]
 
-outline needs no model: it says in plain words what the gold query is made of. chat asks any
+outline needs no model: it says in plain words what the gold query is made of. openai asks any
 endpoint that speaks OpenAI's chat completions, with the key in OPENAI_API_KEY if it wants one.
 
 A hint that writes SQL out, shares a run of tokens with the gold query or has a value of its result
@@ -23,6 +23,7 @@ from pathlib import Path
 
 import tyro
 
+from data_pipelines.hint_questions import questions_for_hints
 from data_pipelines.hint_writers import (
     ChatWriter,
     HintRequest,
@@ -35,7 +36,7 @@ from jax_t2sql.hint_leaks import find_leak
 from jax_t2sql.hints import STRENGTHS, Strength, hint_name
 from jax_t2sql.json_rows import json_rows
 from jax_t2sql.programs import raise_disk_fault, run_program
-from jax_t2sql.text2sql import Problem
+from jax_t2sql.rundir import make_folder
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,13 +48,13 @@ class HintArgs:
     out: Path
     """File for the hints, JSON lines; what it holds already is kept."""
     policy: str
-    """outline, chat:URL or local:MODEL[+ADAPTER]."""
+    """outline, openai:URL or local:MODEL[+ADAPTER]."""
     databases: Path | None = None
     """Folder of databases, or one file. A dataset knows its own."""
-    model: str = "default"
-    """The endpoint's name of the model (chat)."""
-    key_variable: str = "OPENAI_API_KEY"
-    """Environment variable that holds the endpoint's key (chat)."""
+    model: str | None = None
+    """The endpoint's name of the model (openai); None: the only one that it serves."""
+    api_key_variable: str = "OPENAI_API_KEY"
+    """Environment variable that holds the endpoint's key (openai)."""
     strengths: tuple[Strength, ...] = STRENGTHS
     """Which to write."""
     ids: Path | None = None
@@ -68,7 +69,7 @@ class HintArgs:
     batch: int = 32
     """Hints written at a time."""
     connections: int = 8
-    """Requests at a time (chat)."""
+    """Requests at a time (openai)."""
     temperature: float = 0.7
     """Of sampling."""
     max_tokens: int = 1024
@@ -108,10 +109,17 @@ def write_hints(args: HintArgs) -> Counter[tuple[Strength, str]]:
     from jax_t2sql.sql import Limits, resolve_database
 
     _check(args)
+    make_folder(args.out.absolute().parent, "--out")
     data = open_data(args.data, args.databases)
     there = _existing(args.out)
     with GradingPool(args.workers, limits=Limits(seconds=args.seconds)) as pool:
-        problems = check_golds(_chosen(data.problems, args), data.databases, pool).kept
+        problems = check_golds(
+            questions_for_hints(
+                data.problems, ids=args.ids, unsolved_in=args.unsolved_in, count=args.questions
+            ),
+            data.databases,
+            pool,
+        ).kept
         if not problems:
             raise UserError(f"no gold query of {args.data} runs on {data.databases}")
         paths = {p.db_id: resolve_database(data.databases, p.db_id) for p in problems}
@@ -170,7 +178,7 @@ def _write(
 
 
 def _row(request: HintRequest, hint: str, args: HintArgs) -> dict:
-    by = f"{args.policy} {args.model}" if args.policy.startswith("chat:") else args.policy
+    by = f"{args.policy} {args.model}" if args.model else args.policy
     problem = request.problem
     return {
         "question_id": hint_name(problem),
@@ -185,11 +193,11 @@ def _writer(args: HintArgs) -> HintWriter:
     kind, _, rest = args.policy.partition(":")
     if args.policy == "outline":
         return OutlineWriter()
-    if kind == "chat":
+    if kind == "openai":
         return ChatWriter(
             rest,
             model=args.model,
-            key_variable=args.key_variable,
+            key_variable=args.api_key_variable,
             connections=args.connections,
             temperature=args.temperature,
             max_tokens=args.max_tokens,
@@ -209,6 +217,8 @@ def _existing(path: Path) -> set[tuple[str, str]]:
     """(question id, strength) of the hints in the file; a line torn by a crash is cut off."""
     if not path.exists():
         return set()
+    if not path.is_file():
+        raise UserError(f"--out {path} is no file; name one for the hints")
     data = path.read_bytes()
     if data and not data.endswith(b"\n"):
         with open(path, "r+b") as file:
@@ -220,49 +230,11 @@ def _existing(path: Path) -> set[tuple[str, str]]:
     return {(str(row.get("question_id")), str(row.get("strength"))) for row in rows}
 
 
-def _chosen(problems: Sequence[Problem], args: HintArgs) -> list[Problem]:
-    from jax_t2sql.tracking import spread
-
-    if args.ids is not None:
-        with open(args.ids, "rb") as file:
-            wanted = {
-                str(row["question_id"])
-                for _, row in json_rows(file, args.ids)
-                if isinstance(row, dict) and "question_id" in row
-            }
-        problems = [problem for problem in problems if problem.question_id in wanted]
-        if not problems:
-            raise UserError(f"--ids {args.ids} names no question of {args.data}")
-    if args.unsolved_in is not None:
-        names = _unsolved(args.unsolved_in)
-        problems = [p for p in problems if {p.question_id, hint_name(p)} & names]
-        if not problems:
-            raise UserError(f"--unsolved-in {args.unsolved_in} leaves no question of {args.data}")
-    if args.questions is not None:
-        problems = [problems[i] for i in spread(len(problems), args.questions)]
-    return list(problems)
-
-
-def _unsolved(bus: str) -> set[str]:
-    """Ids of questions that a run never solved, also without the source that a mixture adds."""
-    from jax_t2sql.bus import Log, open_store
-    from jax_t2sql.history import History
-
-    history = History()
-    history.follow(Log.open(open_store(bus, create=False)).entries)
-    never = [
-        name
-        for name, visits in history.visits.items()
-        if not any(visit.outcome.solved for visit in visits)
-    ]
-    return {part for name in never for part in (name, name.partition("/")[2] or name)}
-
-
 def _check(args: HintArgs) -> None:
     kind, _, rest = args.policy.partition(":")
-    if args.policy != "outline" and not (kind in ("chat", "local") and rest):
+    if args.policy != "outline" and not (kind in ("openai", "local") and rest):
         raise UserError(
-            f"--policy is {args.policy!r}; it must be outline, chat:URL or local:MODEL[+ADAPTER]"
+            f"--policy is {args.policy!r}; it must be outline, openai:URL or local:MODEL[+ADAPTER]"
         )
     bounds = {
         "questions": 1,

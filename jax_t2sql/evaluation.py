@@ -1,7 +1,6 @@
 """Greedy accuracy over questions: one verdict a question, summed with intervals and by group."""
 
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -43,13 +42,11 @@ class Answer:
     Attributes:
       problem: the question.
       correct: whether the answer's result equals the gold's, be that empty: so benchmarks count.
-      outcome: status of the verdict; without an answer how the episode ended, or prompt_too_long.
       record: the episode as people read it, for verdict files.
     """
 
     problem: Problem
     correct: bool
-    outcome: str
     record: dict
 
 
@@ -60,28 +57,24 @@ def evaluate(
     prompts: PromptBuilder,
     pool: GradingPool,
     batch: int,
-    temperature: float = 0.0,
-    seed: int = 0,
 ) -> Iterator[list[Answer]]:
-    """Answers each question once; yields each batch as soon as it is graded, in order.
+    """Answers each question once, greedily; yields each batch as soon as it is graded, in order.
 
     A question whose prompt is too long is not put; no answer is a wrong answer.
 
     Args:
       batch: questions sampled together.
-      temperature: 0 is greedy.
-      seed: decides sampling at other temperatures.
     """
     for first in range(0, len(problems), batch):
         part = problems[first : first + batch]
         fitting, too_long = prompts.split_by_length(part)
         states = run_episodes(
             fitting,
-            [seed + first + i for i in range(len(fitting))],
+            range(len(fitting)),
             policy=policy,
             prompts=prompts,
             pool=pool,
-            temperature=temperature,
+            temperature=0.0,
         )
         rollouts = grade_episodes(states, prompts=prompts, pool=pool)
         found = [(r.state.problem, _answer(r)) for r in rollouts]
@@ -91,12 +84,10 @@ def evaluate(
 
 
 def _answer(rollout: Rollout) -> Answer:
-    state, verdict = rollout.state, rollout.verdict
     correct = is_correct(rollout)
     return Answer(
-        problem=state.problem,
+        problem=rollout.state.problem,
         correct=correct,
-        outcome=verdict.status if verdict else state.ending.kind,
         record=sample_record(rollout) | {"correct": correct},
     )
 
@@ -111,7 +102,7 @@ def unanswered(problem: Problem, reason: str) -> Answer:
         "detail": reason,
         "correct": False,
     }
-    return Answer(problem, False, "prompt_too_long", record)
+    return Answer(problem, False, record)
 
 
 def is_correct(rollout: Rollout) -> bool:
@@ -123,14 +114,6 @@ def score(answers: Iterable[Answer]) -> Score:
     """Accuracy over all questions."""
     correct = [answer.correct for answer in answers]
     return Score(sum(correct), len(correct))
-
-
-def score_by(answers: Sequence[Answer], key: Callable[[Problem], str | None]) -> dict[str, Score]:
-    """Accuracy by a property of the question, in the order of its names."""
-    groups = defaultdict(list)
-    for answer in answers:
-        groups[str(key(answer.problem))].append(answer)
-    return {name: score(groups[name]) for name in sorted(groups)}
 
 
 def equivalence_record(verdict: "EquivalenceVerdict") -> dict:

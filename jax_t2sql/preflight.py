@@ -10,7 +10,6 @@ from jax_t2sql.contract import make_bounds
 from jax_t2sql.datasets import heldout_split, open_data
 from jax_t2sql.errors import UserError
 from jax_t2sql.hints import read_hints
-from jax_t2sql.models import check_model
 from jax_t2sql.rundir import check_workdir
 from jax_t2sql.sql import resolve_database
 
@@ -94,6 +93,8 @@ def check_training(config: TrainConfig, workdir: Path, *, hosts: int = 1) -> Non
     Raises:
       UserError: names every fault.
     """
+    from jax_t2sql.models import check_model  # loads jax; the other checks do not
+
     checks = [lambda: check_workdir(config, workdir)]
     if config.hints.file is not None:
         checks.append(lambda: read_hints(config.hints.file, config.hints.strength))

@@ -1,12 +1,13 @@
 """Prompts of a run's questions as token ids, fitted into the context."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from jax_t2sql.errors import UserError
 from jax_t2sql.sql import resolve_database
 from jax_t2sql.text2sql import Codec, EpisodeConfig, Problem, build_messages
+from jax_t2sql.text2sql.codec import Message
 from jax_t2sql.text2sql.prompts import prompt_doc
 from jax_t2sql.text2sql.schema_budget import fit_schema
 from jax_t2sql.text2sql.schema_doc import SchemaDoc
@@ -36,6 +37,8 @@ class PromptBuilder:
       codec: turns messages into ids.
       episode: style and bounds.
       schema_tokens: most tokens of a schema; None: what the context leaves.
+      find: gives the place of a database in the folder.
+      read: gives the schema that is there; by default what the style tells of a SQLite file.
     """
 
     def __init__(
@@ -45,16 +48,21 @@ class PromptBuilder:
         episode: EpisodeConfig,
         *,
         schema_tokens: int | None = None,
+        find: Callable[[Path, str], Path] = resolve_database,
+        read: Callable[[Path], SchemaDoc] | None = None,
     ):
         self.databases, self.codec, self.episode = databases, codec, episode
         self._schema_tokens = schema_tokens
+        self._find = find
+        self._read = read or (lambda path: prompt_doc(path, style=episode.style))
         self._schemas: dict[str, _Schema | None] = {}
         self._ids: dict[Problem, tuple[int, ...]] = {}
         self._cut: dict[Problem, str] = {}
+        self._fitted: dict[Problem, str] = {}
 
     def path(self, problem: Problem) -> Path:
         """The problem's database. Raises UserError if there is none."""
-        return resolve_database(self.databases, problem.db_id)
+        return self._find(self.databases, problem.db_id)
 
     @property
     def room(self) -> int:
@@ -69,29 +77,39 @@ class PromptBuilder:
     def ids(self, problem: Problem) -> tuple[int, ...]:
         """Token ids of the problem's prompt."""
         if problem.given != "own" and len(self._ids) > _KEPT_PROMPTS:
-            self._ids.clear()  # there are as many such prompts as tasks
+            # There are as many such prompts as tasks.
+            self._ids.clear()
+            self._fitted.clear()
         if problem not in self._ids:
             if problem.db_id not in self._schemas:
                 self._schemas[problem.db_id] = self._read_schema(problem)
             self._ids[problem] = self._encode_fitting(problem, self._schemas[problem.db_id])
         return self._ids[problem]
 
+    def messages(self, problem: Problem) -> list[Message]:
+        """The problem's prompt as messages, with as much of the schema as `ids` has."""
+        self.ids(problem)
+        whole = self._schemas[problem.db_id]
+        return self._messages(problem, self._fitted.get(problem) or (whole and whole.text))
+
     def _read_schema(self, problem: Problem) -> "_Schema | None":
         if self.episode.style == "question":
             return None
-        doc = prompt_doc(self.path(problem), style=self.episode.style)
-        text = print_schema(doc)
+        doc = self._read(self.path(problem))
+        text = print_schema(doc, dialect=self.episode.options.dialect)
         return _Schema(doc, text, self._count(text))
 
-    def _encode(self, problem: Problem, schema: str | None) -> tuple[int, ...]:
-        messages = build_messages(
+    def _messages(self, problem: Problem, schema: str | None) -> list[Message]:
+        return build_messages(
             problem,
             schema,
             style=self.episode.style,
             max_turns=self.episode.max_turns,
             options=self.episode.options,
         )
-        return self.codec.encode_prompt(messages)
+
+    def _encode(self, problem: Problem, schema: str | None) -> tuple[int, ...]:
+        return self.codec.encode_prompt(self._messages(problem, schema))
 
     def _encode_fitting(self, problem: Problem, schema: "_Schema | None") -> tuple[int, ...]:
         if schema is None:
@@ -104,11 +122,18 @@ class PromptBuilder:
         about = f"{problem.question} {problem.evidence}"
         # Twice, since the words at the seams may be split into other tokens than were counted.
         for _ in range(2):
-            shown = fit_schema(schema.doc, budget=budget, count=self._count, about=about)
+            shown = fit_schema(
+                schema.doc,
+                budget=budget,
+                count=self._count,
+                about=about,
+                dialect=self.episode.options.dialect,
+            )
             ids = self._encode(problem, shown.text)
             if len(ids) <= self.room:
                 break
             budget -= len(ids) - self.room
+        self._fitted[problem] = shown.text
         tables = f", {len(shown.tables_left_out)} tables left out" * bool(shown.tables_left_out)
         if problem.given == "own":
             self._cut[problem] = f"{shown.columns} of {shown.all} columns shown{tables}"

@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import Coroutine, Iterable
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -86,21 +86,49 @@ async def play(
       Refused, AdapterGone, Unproven: the server cannot sample it.
       UserError: the database cannot be opened.
     """
+
+    async def sample(request: SampleRequest, stop_strings: tuple[str, ...]) -> Completion:
+        return await _sample(request, lease, client, stop_strings)
+
+    return await play_turns(
+        problem,
+        rollout_seed(seed, member),
+        sample=sample,
+        prompts=prompts,
+        pool=pool,
+        temperature=temperature,
+    )
+
+
+async def play_turns(
+    problem: Problem,
+    seed: int,
+    *,
+    sample: Callable[[SampleRequest, tuple[str, ...]], Awaitable[Completion]],
+    prompts: PromptBuilder,
+    pool: GradingPool,
+    temperature: float,
+) -> EpisodeState:
+    """Plays one episode to its end; turn n samples with a seed made from `seed` and n.
+
+    Args:
+      sample: gives the continuation of a request, up to one of the stop strings.
+
+    Raises:
+      UserError: the database cannot be opened. And what `sample` raises.
+    """
     codec = prompts.codec
     stop_strings = codec.stop_strings(prompts.episode.style, prompts.episode.options.tools)
-    own_seed = rollout_seed(seed, member)
     state = start(problem, prompts.ids(problem), prompts.episode)
     while state.pending is not None:
         if isinstance(state.pending, Generate):
             request = SampleRequest(
                 prompt_ids=state.pending.prompt_ids,
-                seed=rollout_seed(own_seed, len(state.turns)),
+                seed=rollout_seed(seed, len(state.turns)),
                 max_tokens=state.pending.max_tokens,
                 temperature=temperature,
             )
-            state = after_completion(
-                state, await _sample(request, lease, client, stop_strings), codec
-            )
+            state = after_completion(state, await sample(request, stop_strings), codec)
         else:
             outcome = await pool.execute_async(prompts.path(problem), state.pending.sql)
             state = after_sql(state, outcome, codec)

@@ -15,6 +15,7 @@ SOURCES = sorted(
 # Distribution names, where they differ from the module's.
 DISTRIBUTIONS = {
     "orbax": "orbax-checkpoint",
+    "snowflake": "snowflake-connector-python",
     "sqlite_utils": "sqlite-utils",
     "tensorflow_datasets": "tensorflow-datasets",
     "yaml": "PyYAML",

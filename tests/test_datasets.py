@@ -163,5 +163,5 @@ def test_programs_take_datasets(folder, tmp_path):
         *("eval", "--policy", f"local:{tmp_path / 'model'}", "--data", spec(folder, "second")),
         *("--out", tmp_path / "scores", "--style", "question", "--max-tokens", 16),
     )
-    score = json.loads((tmp_path / "scores" / "score.json").read_text())
-    assert score["n"] == 10 and len(score["data_sha256"]) == 64
+    score = json.loads((tmp_path / "scores" / "results.json").read_text())
+    assert score["n"] == 10 and len(score["manifest"]["keys"]["gold"]["sha256"]) == 64

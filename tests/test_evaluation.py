@@ -9,9 +9,7 @@ import pytest
 
 from jax_t2sql.bus import Group, Task
 from jax_t2sql.bus import Rollout as BusRollout
-from jax_t2sql.errors import UserError
-from jax_t2sql.eval import EvalArgs, evaluate_file, split_policy
-from jax_t2sql.evaluation import evaluate, is_correct, sample_record, score, score_by
+from jax_t2sql.evaluation import evaluate, is_correct, sample_record, score
 from jax_t2sql.grading import EquivalenceRule, GradingPool, RewardRule
 from jax_t2sql.groups import equivalence_metrics, group_metrics, prompt_metrics
 from jax_t2sql.prompt_builder import PromptBuilder
@@ -115,14 +113,10 @@ def test_verdicts_and_scores(databases, pool):
     assert [len(part) for part in parts] == [3, 1]
     assert {request.temperature for request in policy.seen} == {0.0}
     answers = sum(parts, [])
-    assert [answer.outcome for answer in answers] == ["equal", "different", "error", "gold_empty"]
+    found = [answer.record["verdict"] for answer in answers]
+    assert found == ["equal", "different", "error", "gold_empty"]
     total = score(answers)
     assert (total.correct, total.n) == (2, 4), "benchmarks count an equal empty result"
-    by_difficulty = score_by(answers, lambda p: p.difficulty)
-    assert {name: (s.correct, s.n) for name, s in by_difficulty.items()} == {
-        "easy": (1, 2),
-        "hard": (1, 2),
-    }
     assert [answer.record["correct"] for answer in answers] == [True, False, False, True]
 
 
@@ -131,10 +125,9 @@ def test_a_question_that_does_not_fit_counts_as_wrong_in_every_table(databases, 
     found = evaluate(PROBLEMS, policy=Scripted(ANSWERS), prompts=prompts, pool=pool, batch=4)
     answers = next(found)
     assert [answer.problem for answer in answers] == PROBLEMS, "the order of the file"
-    assert answers[2].outcome == answers[2].record["verdict"] == "prompt_too_long"
+    assert answers[2].record["verdict"] == "prompt_too_long"
     assert "prompt of 8 tokens" in answers[2].record["detail"]
     assert (score(answers).correct, score(answers).n) == (2, 4)
-    assert score_by(answers, lambda p: p.difficulty)["hard"].n == 2
 
 
 @pytest.fixture
@@ -386,25 +379,3 @@ def test_seeds_are_stable_and_differ():
     seeds = {rollout_seed(0, seq, member) for seq in range(100) for member in range(8)}
     assert len(seeds) == 800
     assert rollout_seed(1, 2, 3) == rollout_seed(1, 2, 3) < 2**32
-
-
-def test_policy_names(tmp_path):
-    assert split_policy("local:a/b") == ("a/b", None)
-    assert split_policy("local:a/b+c/d") == ("a/b", "c/d")
-    odd = tmp_path / "a+b"
-    odd.mkdir()
-    assert split_policy(f"local:{odd}") == (str(odd), None)
-    with pytest.raises(UserError, match="must be local:MODEL"):
-        split_policy("a/b")
-    with pytest.raises(UserError, match="an adapter after the"):
-        split_policy("local:a/b+")
-
-
-def test_the_questions_are_never_written_over(tmp_path, databases):
-    questions = tmp_path / "verdicts.jsonl"
-    questions.write_text('{"db_id": "shop", "question": "?", "SQL": "SELECT 1"}')
-    before = questions.read_text()
-    args = EvalArgs(policy="local:a/b", data=questions, databases=databases, out=tmp_path)
-    with pytest.raises(UserError, match="holds the questions, as verdicts.jsonl"):
-        evaluate_file(args)
-    assert questions.read_text() == before

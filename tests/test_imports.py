@@ -10,7 +10,7 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "jax_t2sql"
 
-COMMON = {"errors", "json_rows", "parquet_rows"}
+COMMON = {"errors", "json_rows", "parquet_rows", "stats"}
 # Rooms from the ground up; a room may import those named, and what is in `COMMON`.
 ALLOWED = {
     "learner": set(),
@@ -21,6 +21,7 @@ ALLOWED = {
     "grading": {"sql", "equivalence", "text2sql"},
     "sampling": {"text2sql", "models"},
     "bus": set(),
+    "scores": {"sql", "equivalence", "text2sql", "grading"},
 }
 SQL_SIDE = ("sqlglot", "sqlite_utils")
 BUS_SIDE = ("obstore", "msgspec")
@@ -33,6 +34,7 @@ FORBIDDEN = {
     "text2sql": ("jax", *BUS_SIDE),
     "grading": ("jax", "sqlglot", "z3", *BUS_SIDE),  # the checker comes with the first pair
     "bus": ("jax", *SQL_SIDE),
+    "scores": ("jax",),
 }
 NEVER = ("torch", "vllm", "transformers", "tensorflow")
 

@@ -153,11 +153,11 @@ def test_the_trained_model_scores_what_the_run_reported(finished, environment, t
         timeout=300,
     )
     assert done.returncode == 0, done.stderr
-    verdicts = {}
-    for line in (tmp_path / "score" / "verdicts.jsonl").read_text().splitlines():
+    answers = {}
+    for line in (tmp_path / "score" / "answers.jsonl").read_text().splitlines():
         row = json.loads(line)
-        verdicts[row["question_id"]] = row["predicted_sql"]
-    assert verdicts == {row["question_id"]: row["predicted_sql"] for row in rows}
+        answers[row["question_id"]] = row.get("sql")
+    assert answers == {row["question_id"]: row["predicted_sql"] or None for row in rows}
 
 
 def test_a_finished_run_is_shown_again(finished, environment, short):

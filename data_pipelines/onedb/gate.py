@@ -17,7 +17,8 @@ from data_pipelines.onedb.gate_table import GateRow
 from data_pipelines.onedb.live import Live
 from jax_t2sql.errors import UserError
 from jax_t2sql.grading import GradingPool
-from jax_t2sql.rollouts import PromptBuilder, Rollout, grade_episodes, rollout_seed, run_episodes
+from jax_t2sql.prompt_builder import PromptBuilder
+from jax_t2sql.rollouts import Rollout, grade_episodes, rollout_seed, run_episodes
 from jax_t2sql.sampling.policy import Policy
 from jax_t2sql.stats import wilson
 from jax_t2sql.text2sql import Codec, EpisodeConfig, Problem

@@ -31,7 +31,7 @@ def gate_model(
     """
     from jax_t2sql.assembly import enable_compilation_cache, episode_config
     from jax_t2sql.config import PromptConfig
-    from jax_t2sql.eval import split_policy
+    from jax_t2sql.eval.specs import parse_policy
     from jax_t2sql.grading import GradingPool
     from jax_t2sql.models import check_model, load_adapter, load_model
     from jax_t2sql.sampling.chat import ChatCodec
@@ -40,11 +40,13 @@ def gate_model(
     for name in ("samples", "max_tokens", "rows", "workers"):
         if getattr(sampling, name) < 1:
             raise UserError(f"--{name.replace('_', '-')} must be at least 1")
-    model_name, adapter_name = split_policy(policy)
-    check_model(model_name)
+    spec = parse_policy(policy)
+    if spec.kind != "local":
+        raise UserError(f"--policy is {policy!r}; it must be local:MODEL or local:MODEL+ADAPTER")
+    check_model(spec.target)
     enable_compilation_cache()
-    model = load_model(model_name)
-    adapter = load_adapter(Path(adapter_name), model.config) if adapter_name else None
+    model = load_model(spec.target)
+    adapter = load_adapter(Path(spec.adapter), model.config) if spec.adapter else None
     codec = ChatCodec(model.tokenizer)
     prompt = PromptConfig(
         style=sampling.style, max_tokens=sampling.max_tokens, max_context=sampling.max_context

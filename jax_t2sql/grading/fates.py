@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from jax_t2sql.errors import UserError
 from jax_t2sql.grading.equivalence import unknown
 from jax_t2sql.grading.requests import (
+    Assess,
     CheckEquivalence,
     CheckGold,
     Execute,
@@ -65,7 +66,7 @@ def when_dead(
     return _probe(request, Verdict("crashed", detail))
 
 
-def _probe(request: Grade, verdict: Verdict) -> Probe:
+def _probe(request: Grade | Assess, verdict: Verdict) -> Probe:
     return Probe(request.path, request.gold_sql, verdict)
 
 

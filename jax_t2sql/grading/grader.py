@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from jax_t2sql.errors import UserError
 from jax_t2sql.grading.equivalence import load_checker, run_check, unknown
 from jax_t2sql.grading.requests import (
+    Assess,
     CheckEquivalence,
     CheckGold,
     Execute,
@@ -20,8 +21,16 @@ from jax_t2sql.grading.requests import (
     Settings,
     Stage,
 )
-from jax_t2sql.grading.verdict import Verdict, gold_fault, judge, judge_gold, machine_fault
-from jax_t2sql.sql import GoldFiles, GoldStore, Limits, Outcome, Sandbox, is_constant
+from jax_t2sql.grading.soft_f1 import soft_f1
+from jax_t2sql.grading.verdict import (
+    Assessment,
+    Verdict,
+    gold_fault,
+    judge,
+    judge_gold,
+    machine_fault,
+)
+from jax_t2sql.sql import GoldFiles, GoldStore, Limits, Mode, Outcome, Sandbox, is_constant
 from jax_t2sql.sql.database import file_identity
 from jax_t2sql.sql.ties import order_warnings
 
@@ -50,7 +59,9 @@ class Grader:
         cells = min(_MAX_GOLD_CELLS, self._settings.memory_bytes // _MEMORY_PER_GOLD_CELL)
         return GoldStore(max_cells=cells, files=self._gold_files)
 
-    def answer(self, request: Request) -> "Outcome | Verdict | EquivalenceVerdict | Failed":
+    def answer(
+        self, request: Request
+    ) -> "Outcome | Verdict | Assessment | EquivalenceVerdict | Failed":
         """The answer to any request. Raises nothing."""
         try:
             match request:
@@ -58,6 +69,8 @@ class Grader:
                     return self._run(path, sql, "prediction", self._settings.limits, warn=True)
                 case Grade():
                     return self._grade(request)
+                case Assess():
+                    return self._assess(request)
                 case CheckGold():
                     return self._check_gold(request)
                 case CheckEquivalence():
@@ -76,9 +89,11 @@ class Grader:
             if isinstance(request, CheckEquivalence):
                 return unknown("the check needs too much memory")
             told = Verdict("too_large", "the results need too much memory to be compared")
-            return self._unless_unwinnable(request, told) if isinstance(request, Grade) else told
+            mode = request.modes[0] if isinstance(request, Assess) else request.mode
+            graded = isinstance(request, Grade | Assess)
+            return self._unless_unwinnable(request, mode, told) if graded else told
         except Exception as error:
-            if isinstance(request, Grade):
+            if isinstance(request, Grade | Assess):
                 return self._after_exception(request, error)
             return Failed(traceback.format_exc(), is_users=False)
 
@@ -87,22 +102,39 @@ class Grader:
         fault = gold_fault(gold)
         if fault:
             return fault
+        pred = self._predict(request, gold)
+        return self._judge(request, request.mode, gold, pred)
+
+    def _assess(self, request: Assess) -> Assessment:
+        gold = self._gold(request.path, request.gold_sql)
+        fault = gold_fault(gold)
+        if fault:
+            return Assessment((fault,) * len(request.modes), None)
+        pred = self._predict(request, gold)
+        verdicts = tuple(self._judge(request, mode, gold, pred) for mode in request.modes)
+        if any(verdict.status == "infrastructure" for verdict in verdicts):
+            return Assessment(verdicts, None)
+        self.begin("comparison")
+        return Assessment(verdicts, soft_f1(gold.rows, pred.rows) if pred.ok else 0.0)
+
+    def _predict(self, request: Grade | Assess, gold: Outcome) -> Outcome:
         limits = self._settings.limits.with_room_for(gold)
-        pred = self._run(request.path, request.pred_sql, "prediction", limits)
+        return self._run(request.path, request.pred_sql, "prediction", limits)
+
+    def _judge(self, request: Grade | Assess, mode: Mode, gold: Outcome, pred: Outcome) -> Verdict:
         self.begin("comparison")
         settings = self._settings
         verdict = judge(
             gold,
             pred,
-            request.mode,
+            mode,
             rel_tol=settings.rel_tol,
             column_order=settings.column_order,
         )
         if pred.status == "timeout" or machine_fault(pred):
             return self._unless_broken(request.path, request.gold_sql, verdict)
         if pred.code == _NO_MEMORY:
-            del gold
-            return self._unless_unwinnable(request, verdict)
+            return self._unless_unwinnable(request, mode, verdict)
         if (
             verdict.matches
             and is_constant(request.pred_sql, pred.reads)
@@ -148,13 +180,13 @@ class Grader:
         detail = f"a query known to be good fails now too; the prediction: {verdict.detail}"
         return Verdict("infrastructure", detail, verdict.seconds)
 
-    def _unless_unwinnable(self, request: Grade, verdict: Verdict) -> Verdict:
+    def _unless_unwinnable(self, request: Grade | Assess, mode: Mode, verdict: Verdict) -> Verdict:
         """The verdict, unless there is no memory for the gold's own answer beside the gold."""
         self._close_all()
         try:
             gold = self._gold(request.path, request.gold_sql)
             again = self._run(request.path, request.gold_sql, "gold", self._settings.gold_limits)
-            own = judge_gold(gold, again, request.mode, rel_tol=self._settings.rel_tol)
+            own = judge_gold(gold, again, mode, rel_tol=self._settings.rel_tol)
             if own.status in ("equal", "gold_empty"):
                 return verdict
             detail = own.detail
@@ -163,7 +195,7 @@ class Grader:
         self._close_all()
         return Verdict("gold_error", f"not even two gold results can be compared: {detail}")
 
-    def _after_exception(self, request: Grade, error: Exception) -> Verdict | Failed:
+    def _after_exception(self, request: Grade | Assess, error: Exception) -> Verdict | Failed:
         """A fault in this code that one prediction meets and the gold does not is no excuse."""
         told = Verdict("error", f"{type(error).__name__}: {error}")
         try:

@@ -21,10 +21,18 @@ from jax_t2sql.grading.equivalence import (
 )
 from jax_t2sql.grading.memo import VerdictMemo
 from jax_t2sql.grading.memory import worker_memory
-from jax_t2sql.grading.requests import CheckGold, EquivalenceRule, Execute, Grade, Request, Settings
+from jax_t2sql.grading.requests import (
+    Assess,
+    CheckGold,
+    EquivalenceRule,
+    Execute,
+    Grade,
+    Request,
+    Settings,
+)
 from jax_t2sql.grading.seat import Seat, shut_down
 from jax_t2sql.grading.tasks import Task, TaskQueue
-from jax_t2sql.grading.verdict import Verdict
+from jax_t2sql.grading.verdict import Assessment, Verdict
 from jax_t2sql.sql import (
     GoldFiles,
     Limits,
@@ -50,6 +58,16 @@ class GradeJob:
     gold_sql: str
     pred_sql: str
     mode: Mode | str | None = None
+
+
+@dataclass(frozen=True)
+class AssessJob:
+    """A prediction to compare with its gold in several modes, having run it once."""
+
+    db_path: str | os.PathLike
+    gold_sql: str
+    pred_sql: str
+    modes: tuple[Mode, ...]
 
 
 class GradingPool:
@@ -189,6 +207,32 @@ class GradingPool:
             self._memo.put(identities[request.path], request, verdict)
         return [verdicts[request] for request in requests]
 
+    def assess_many(self, jobs: Sequence[AssessJob]) -> list[Assessment]:
+        """Compares many predictions, each in all the modes of its job, and waits.
+
+        The verdicts are those that `grade_many` finds for each mode, at the price of one.
+        """
+        paths = {path: _absolute(path) for path in {job.db_path for job in jobs}}
+        requests = [
+            Assess(paths[j.db_path], j.gold_sql, _trimmed(j.pred_sql), j.modes) for j in jobs
+        ]
+        tasks = {
+            request: Task(request)
+            for request in sorted(dict.fromkeys(requests), key=lambda r: (r.path, r.gold_sql))
+        }
+        self._tasks.put(tasks.values())
+        found = {request: task.future.result() for request, task in tasks.items()}
+        for request, answer in found.items():
+            if isinstance(answer, Verdict):  # stuck or dead in one mode: the others may do better
+                singly = [
+                    GradeJob(request.path, request.gold_sql, request.pred_sql, mode)
+                    for mode in request.modes
+                ]
+                no_result = answer.status in ("gold_error", "infrastructure")
+                verdicts = tuple(self.grade_many(singly))
+                found[request] = Assessment(verdicts, None if no_result else 0.0)
+        return [found[request] for request in requests]
+
     def check_equivalence(
         self,
         gold_sql: str,
@@ -279,10 +323,15 @@ def _identity(path: str) -> tuple[int, ...] | None:
 
 
 def _grade(path: str, gold_sql: str, pred_sql: str, mode: Mode | str | None) -> Grade:
-    if len(pred_sql) <= MAX_SQL_CHARS:
-        statement, rest = split_statement(pred_sql)
-        pred_sql = pred_sql if rest else statement
-    return Grade(path, gold_sql, pred_sql, _mode(mode))
+    return Grade(path, gold_sql, _trimmed(pred_sql), _mode(mode))
+
+
+def _trimmed(sql: str) -> str:
+    """The statement without what surrounds it, so that predictions which are alike look so."""
+    if len(sql) > MAX_SQL_CHARS:
+        return sql
+    statement, rest = split_statement(sql)
+    return sql if rest else statement
 
 
 def _absolute(path: str | os.PathLike) -> str:

@@ -54,6 +54,19 @@ class Grade:
 
 
 @dataclass(frozen=True)
+class Assess:
+    """Compare a predicted query's result with the gold's in several modes, having run it once.
+
+    Answer: an Assessment; or a Verdict, where the request as a whole came to nothing.
+    """
+
+    path: str
+    gold_sql: str
+    pred_sql: str
+    modes: tuple[Mode, ...]
+
+
+@dataclass(frozen=True)
 class CheckGold:
     """Find out whether a gold query can serve. Answer: a Verdict, "equal" if so."""
 
@@ -112,7 +125,7 @@ class CheckEquivalence:
     rule: EquivalenceRule
 
 
-Request = Execute | Grade | CheckGold | Probe | CheckEquivalence
+Request = Execute | Grade | Assess | CheckGold | Probe | CheckEquivalence
 
 # The bounded pieces that requests are made of; the clock starts anew with each.
 Stage = Literal["gold", "prediction", "probe", "comparison", "equivalence"]

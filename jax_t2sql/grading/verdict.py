@@ -45,6 +45,20 @@ class Verdict:
     warnings: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True)
+class Assessment:
+    """One prediction seen in several ways.
+
+    Attributes:
+      verdicts: one a mode, in the order asked.
+      soft_f1: similarity of the two results from 0 to 1 (`soft_f1.soft_f1`); 0 where the prediction
+        gives none, None where the gold gives none or the machinery failed.
+    """
+
+    verdicts: tuple[Verdict, ...]
+    soft_f1: float | None
+
+
 def machine_fault(outcome: Outcome) -> bool:
     """Whether an execution failed for a reason that lies outside the query."""
     return outcome.code.startswith(_MACHINE_FAULTS)

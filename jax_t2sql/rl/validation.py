@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from jax_t2sql.bus import Group, NewTask
 from jax_t2sql.evaluation import Answer, unanswered
 from jax_t2sql.groups import CORRECT
+from jax_t2sql.prompt_builder import PromptBuilder
 from jax_t2sql.rl.loop import Loop
-from jax_t2sql.rollouts import PromptBuilder
 from jax_t2sql.text2sql import Problem
 
 _NEVER = 2**31 - 1

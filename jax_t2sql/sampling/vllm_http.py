@@ -27,9 +27,13 @@ class CutOff(Unreachable):
 
 
 class HttpClient:
-    """Asks one server. Raises UserError for a URL that is none.
+    """Asks one server.
 
-    headers: sent with every request.
+    Args:
+      headers: sent with every request.
+
+    Raises:
+      UserError: the URL is none, or a header would break the request.
     """
 
     def __init__(
@@ -38,7 +42,7 @@ class HttpClient:
         *,
         max_connections: int = 512,
         timeout: float = 600.0,
-        headers: Mapping[str, str] | None = None,
+        headers: Mapping[str, str] = {},  # noqa: B006  (only read)
     ):
         parts = urlsplit(url if "://" in url else f"http://{url}")
         try:
@@ -55,9 +59,12 @@ class HttpClient:
         self._secure = ssl.create_default_context() if parts.scheme == "https" else None
         self._host, self._port = parts.hostname, port or (443 if self._secure else 80)
         self._base = parts.path.rstrip("/")
+        if not all(value.isprintable() and value.isascii() for value in headers.values()):
+            names = ", ".join(headers)
+            raise UserError(f"a value of the headers {names} has characters that none may have")
+        self._headers = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
         self._idle: list[tuple[asyncio.StreamReader, asyncio.StreamWriter]] = []
         self._turn = asyncio.Semaphore(max_connections)
-        self._headers = "".join(f"{name}: {value}\r\n" for name, value in (headers or {}).items())
 
     async def ask(
         self, method: str, path: str, value: Any = None, *, timeout: float | None = None
@@ -72,7 +79,8 @@ class HttpClient:
         body = b"" if value is None else json.dumps(value).encode()
         head = (
             f"{method} {self._base}{path} HTTP/1.1\r\nHost: {self._host}:{self._port}\r\n"
-            f"{self._headers}Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+            f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n"
+            f"{self._headers}\r\n"
         )
         async with self._turn:
             try:

@@ -5,6 +5,7 @@ import os
 import sqlite3
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 
 import pytest
 
@@ -125,7 +126,13 @@ class Endpoint:
                     answer = {"choices": [{"message": message, "finish_reason": "stop"}]}
                 else:
                     answer = {"error": {"message": "no such luck"}}
-                data = json.dumps(answer).encode()
+                self.answer(status, answer)
+
+            def do_GET(self):
+                self.answer(200, {"data": [{"id": "the only one"}]})
+
+            def answer(self, status, value):
+                data = json.dumps(value).encode()
                 self.send_response(status)
                 self.send_header("Content-Length", str(len(data)))
                 self.end_headers()
@@ -149,7 +156,7 @@ def endpoint():
 
 def test_a_chat_endpoint_is_asked_for_every_hint(bank, endpoint, monkeypatch):
     monkeypatch.setenv("MY_KEY", "secret\n")
-    options = ("--policy", f"chat:{endpoint.url}", "--model", "m", "--key-variable", "MY_KEY")
+    options = ("--policy", f"openai:{endpoint.url}", "--model", "m", "--api-key-variable", "MY_KEY")
     paths = [x for name in ("data", "databases", "out") for x in (f"--{name}", str(bank[name]))]
     assert main([*options, *paths, "--workers", "1", "--strengths", "light", "strong"]) == 0
     assert len(endpoint.requests) == 6
@@ -174,7 +181,7 @@ def test_a_hint_that_leaks_is_asked_for_again_with_the_reason(bank, endpoint, ca
         return "<think>hm</think>\n**Hint: Join the two tables.**"
 
     endpoint.say = say
-    policy = f"chat:{endpoint.url}"
+    policy = f"openai:{endpoint.url}"
     counts = write_hints(HintArgs(policy=policy, strengths=("medium",), attempts=2, **bank))
     assert counts == {("medium", "written"): 2, ("medium", "refused"): 1}
     book = read_hints(bank["out"], "medium")
@@ -183,6 +190,7 @@ def test_a_hint_that_leaks_is_asked_for_again_with_the_reason(bank, endpoint, ca
     assert "no medium hint for q1: it writes a query out" in capsys.readouterr().err
     seeds = [body["seed"] for _, _, body in endpoint.requests]
     assert sorted(seeds) == [0, 0, 0, 1, 1]
+    assert {body["model"] for _, _, body in endpoint.requests} == {"the only one"}
 
 
 def request():
@@ -191,7 +199,7 @@ def request():
 
 
 def writer(url, **options):
-    return ChatWriter(url, model="m", key_variable="NO_SUCH_KEY", pause=0.0, **options)
+    return ChatWriter(url, model="m", key_variable="NO_SUCH_KEY", **options)
 
 
 def test_passing_faults_of_an_endpoint_are_waited_out(endpoint):
@@ -200,11 +208,14 @@ def test_passing_faults_of_an_endpoint_are_waited_out(endpoint):
     assert [key for _, key, _ in endpoint.requests] == [None] * 3
 
 
-@pytest.mark.parametrize(("faults", "asked"), [([401], 1), ([500] * 9, 4)])
-def test_an_endpoint_that_refuses_is_one_clear_error(endpoint, faults, asked):
+@pytest.mark.parametrize(
+    ("faults", "asked", "says"),
+    [([401], 1, "NO_SUCH_KEY is not set"), ([500] * 9, 2, "no such luck. What is written")],
+)
+def test_an_endpoint_that_refuses_is_one_clear_error(endpoint, faults, asked, says):
     endpoint.faults = list(faults)
-    with pytest.raises(UserError, match=f"HTTP {faults[0]}: no such luck.*NO_SUCH_KEY"):
-        writer(endpoint.url).write([request()])
+    with pytest.raises(UserError, match=says):
+        writer(endpoint.url, retries=1).write([request()])
     assert len(endpoint.requests) == asked
 
 
@@ -227,10 +238,15 @@ def test_a_local_model_is_asked(bank, fleet):
     ("change", "says"),
     [
         ({"policy": "magic"}, "--policy is 'magic'"),
-        ({"policy": "chat:ftp://x"}, "not the address of a server"),
+        ({"policy": "openai:ftp://x"}, "not the address of a server"),
         ({"policy": "local:no/such/model"}, "no/such/model"),
         ({"attempts": 0}, "--attempts is 0"),
         ({"questions": 0}, "--questions is 0"),
+        ({"ids": Path("no_such_file.jsonl")}, "--ids no_such_file.jsonl: no such file"),
+        ({"out": Path(__file__).parent}, "is no file"),
+        ({"out": Path(__file__) / "hints.jsonl"}, "--out"),
+        ({"unsolved_in": "no/such/bus"}, "no/such/bus"),
+        ({"data": "missing.jsonl"}, "missing.jsonl"),
     ],
 )
 def test_bad_options_are_refused(bank, change, says):
@@ -288,6 +304,6 @@ def test_hints_for_some_questions_only(bank, tmp_path):
     counts = write_hints(HintArgs(policy="outline", ids=ids, **bank))
     assert counts["strong", "written"] == 1
     ids.write_text('{"question_id": "gone"}\n')
-    with pytest.raises(UserError, match="names no question"):
+    with pytest.raises(UserError, match="names none of the questions"):
         write_hints(HintArgs(policy="outline", ids=ids, **bank))
     assert os.path.getsize(bank["out"]) > 0

@@ -1,0 +1,207 @@
+"""Files of predictions: our JSON lines, BIRD's JSON object, Spider's one query a line.
+
+* JSON lines or one array of objects: `question_id` (without one the row's place counts), and the
+  query as `pred`, `predicted_sql`, `prediction` or `sql` (null: none). Several rows for a question
+  are samples. An `answers.jsonl` of an evaluation is such a file.
+* BIRD: one object, {"0": "SELECT …\t----- bird -----\tdb_id", …}; keys are question ids, or places
+  in the question file counted from 0.
+* Spider: a line a question, in their order, perhaps with a tab and the db_id after the query.
+"""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from jax_t2sql.errors import UserError
+from jax_t2sql.json_rows import json_rows
+from jax_t2sql.scores.records import AnswerRow, QuestionRow
+from jax_t2sql.sql.tokens import tokenize
+
+_BIRD_MARK = "\t----- bird -----\t"
+_SQL_NAMES = ("pred", "predicted_sql", "prediction", "sql")
+_COUNTS = ("prompt_tokens", "completion_tokens", "cached_tokens", "turns")
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """One predicted query; `extras` are the costs that the file tells of it."""
+
+    question_id: str
+    sql: str | None
+    extras: Mapping[str, Any]
+
+
+def read_predictions(
+    path: Path, rows: Sequence[QuestionRow], all_ids: Sequence[str]
+) -> dict[str, list[Prediction]]:
+    """Predictions by question, those of one question in the order of the file.
+
+    Args:
+      rows: the questions asked.
+      all_ids: of the whole question file in its order, for files that go by place.
+
+    Raises:
+      UserError: the file is broken, or is for other questions.
+    """
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise UserError(
+            f"{path}: cannot be read ({error.strerror}); name a predictions file"
+        ) from None
+    head = data.lstrip(b"\xef\xbb\xbf \t\r\n")[:1]
+    if head not in (b"{", b"["):
+        found = _spider(data, path, all_ids)
+    elif head == b"{" and (table := _whole_object(data)) is not None:
+        found = _bird(table, path, rows, all_ids)
+    else:
+        found = _rows(path, all_ids)
+    by_id: dict[str, list[Prediction]] = {}
+    for prediction in found:
+        by_id.setdefault(prediction.question_id, []).append(prediction)
+    if not by_id.keys() & {row.question_id for row in rows}:
+        raise UserError(f"{path} has a prediction for none of the questions asked")
+    return by_id
+
+
+def _whole_object(data: bytes) -> dict[str, Any] | None:
+    """The file's one JSON object, if it is one and no row of ours."""
+    try:
+        table = json.loads(data.decode("utf-8-sig"))
+    except (ValueError, RecursionError):
+        return None
+    return None if any(name in table for name in ("question_id", *_SQL_NAMES)) else table
+
+
+def _rows(path: Path, all_ids: Sequence[str]) -> Iterable[Prediction]:
+    known = set(all_ids)
+    with open(path, "rb") as file:
+        for place, (line, row) in enumerate(json_rows(file, path)):
+            where = f"{path}:{line}"
+            if not isinstance(row, dict):
+                raise UserError(f"{where}: expected an object with question_id and pred")
+            name = next((name for name in _SQL_NAMES if name in row), None)
+            # A row of ours without a query leaves the field out.
+            if name is None and "ending" not in row:
+                raise UserError(
+                    f"{where}: has none of {', '.join(_SQL_NAMES)}, where the predicted query is"
+                )
+            question_id = row.get("question_id")
+            if question_id is None:
+                question_id = _by_place(place, all_ids, where)
+            elif isinstance(question_id, bool) or not isinstance(question_id, int | str):
+                raise UserError(f"{where}: field 'question_id' must be text or an integer")
+            if str(question_id) not in known:
+                raise UserError(f"{where}: question {question_id!r} is none of the question file's")
+            yield Prediction(str(question_id), _query(row.get(name), where), _extras(row))
+
+
+def _extras(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Costs that a row tells: counts of tokens and turns, and seconds."""
+    extras: dict[str, Any] = {
+        name: row[name]
+        for name in _COUNTS
+        if isinstance(row.get(name), int) and not isinstance(row[name], bool) and row[name] >= 0
+    }
+    seconds = row.get("seconds")
+    if isinstance(seconds, int | float) and not isinstance(seconds, bool) and seconds >= 0:
+        extras["seconds"] = float(seconds)
+    return extras
+
+
+def _bird(
+    table: Mapping[str, Any], path: Path, rows: Sequence[QuestionRow], all_ids: Sequence[str]
+) -> Iterable[Prediction]:
+    known, places = set(all_ids), {str(place) for place in range(len(all_ids))}
+    if table.keys() <= known:
+        names = {key: key for key in table}
+    elif table.keys() <= places:
+        names = {key: all_ids[int(key)] for key in table}
+    else:
+        odd = next(key for key in table if key not in known and key not in places)
+        raise UserError(
+            f"{path}: {odd!r} is neither a question id nor a place below {len(all_ids):,}; is it a"
+            " file for other questions?"
+        )
+    db_ids = {row.question_id: row.db_id for row in rows}
+    for key, value in table.items():
+        text = _query(value, f"{path}: {key!r}")
+        sql, mark, db_id = (text or "").partition(_BIRD_MARK)
+        asked = db_ids.get(names[key])
+        if mark and asked is not None and db_id.strip() != asked:
+            raise UserError(
+                f"{path}: {key!r} is for database {db_id.strip()!r}, but question {names[key]} is"
+                f" about {asked!r}; it is a file for other questions"
+            )
+        yield Prediction(names[key], sql if text is not None else None, {})
+
+
+def _spider(data: bytes, path: Path, all_ids: Sequence[str]) -> Iterable[Prediction]:
+    try:
+        lines = data.decode("utf-8-sig").replace("\r\n", "\n").removesuffix("\n").split("\n")
+    except UnicodeDecodeError as error:
+        raise UserError(
+            f"{path}: byte {error.start} is not UTF-8; save the file as UTF-8"
+        ) from None
+    if len(lines) != len(all_ids):
+        raise UserError(
+            f"{path} has {len(lines):,} lines for {len(all_ids):,} questions; it needs one query a"
+            " line, in the order of the questions"
+        )
+    for question_id, line in zip(all_ids, lines, strict=True):
+        yield Prediction(question_id, line.partition("\t")[0].strip() or None, {})
+
+
+def _by_place(place: int, all_ids: Sequence[str], where: str) -> str:
+    if place >= len(all_ids):
+        raise UserError(f"{where}: there are only {len(all_ids):,} questions; give question_id")
+    return all_ids[place]
+
+
+def _query(value: Any, where: str) -> str | None:
+    if value is not None and not isinstance(value, str):
+        raise UserError(f"{where}: the predicted query must be text or null")
+    try:
+        (value or "").encode()
+    except UnicodeEncodeError:
+        raise UserError(f"{where}: the query holds half of a surrogate pair; mend it") from None
+    return value
+
+
+def write_predictions(
+    folder: Path, form: str, rows: Sequence[QuestionRow], answers: Sequence[AnswerRow]
+) -> Path:
+    """Writes one answer a question in a benchmark's own format, in the order of the questions.
+
+    Args:
+      form: "bird" or "spider".
+      answers: of those for a question the first with the lowest candidate is taken.
+    """
+    chosen: dict[str, AnswerRow] = {}
+    for answer in sorted(answers, key=lambda answer: (answer.candidate, not answer.evidence)):
+        chosen.setdefault(answer.question_id, answer)
+    found = [chosen.get(row.question_id) for row in rows]
+    queries = ["" if answer is None else answer.sql or "" for answer in found]
+    if form == "bird":
+        path = folder / "predictions.json"
+        table = {
+            str(place): f"{sql}{_BIRD_MARK}{row.db_id}"
+            for place, (row, sql) in enumerate(zip(rows, queries, strict=True))
+        }
+        text = json.dumps(table, indent=4, ensure_ascii=False) + "\n"
+    else:
+        path = folder / "predictions.sql"
+        # The public evaluator takes a blank line for the end of a dialogue.
+        text = "".join(f"{_one_line(sql) or 'SELECT'}\n" for sql in queries)
+    draft = path.with_name(path.name + ".tmp")
+    draft.write_text(text, encoding="utf-8")
+    draft.replace(path)
+    return path
+
+
+def _one_line(sql: str) -> str:
+    """The query on one line without comments; a line break or tab in a literal becomes a blank."""
+    parts = (" " if t.kind in ("space", "comment") else t.text for t in tokenize(sql))
+    return " ".join("".join(parts).split())
