@@ -7,12 +7,11 @@ The model is Qwen3-30B-A3B.
 
 Hardware: a mesh of fsdp=8: 8 H100.
 Memory: 35 GiB a device, by `python -m jax_t2sql.plan --length 32768`.
-Time of an update of 4.5 million tokens: 52 s on 8 H100 at 20 % of peak;
-that is arithmetic, not measured, and
-sampling them takes longer, on machines of its own.
+Time: an update of 4.5 million tokens takes 52 s on 8 H100 at 20 % of peak (arithmetic, not
+measured); sampling them takes longer, on machines of its own.
 Published score: none.
-Ratio bounds: 0 to 4. Run by us: two steps of its shape on a dense
-toy model with scripted answers, no more.
+Ratio bounds: 0 to 4. Run by us: two steps of its shape on a dense toy model with scripted answers,
+no more.
 """
 
 from dataclasses import replace

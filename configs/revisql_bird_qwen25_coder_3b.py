@@ -5,12 +5,11 @@
 
 Hardware: one H100 (17 GiB), or a mesh over several.
 Memory: 17 GiB, by `python -m jax_t2sql.plan --length 32768`.
-Time of an update of 4.5 million tokens: 210 s on one H100 at 40 % of peak;
-that is arithmetic, not measured, and
-sampling them takes longer, on machines of its own.
+Time: an update of 4.5 million tokens takes 210 s on one H100 at 40 % of peak (arithmetic, not
+measured); sampling them takes longer, on machines of its own.
 Published score: none.
-Ratio bounds: 0.8 to 1.2. Run by us: two steps of its shape on a dense
-toy model with scripted answers, no more.
+Ratio bounds: 0.8 to 1.2. Run by us: two steps of its shape on a dense toy model with scripted
+answers, no more.
 """
 
 from jax_t2sql.config import TrainConfig

@@ -5,12 +5,11 @@
 
 Hardware: a mesh of fsdp=8: 8 H100.
 Memory: 35 GiB a device, by `python -m jax_t2sql.plan --length 32768`.
-Time of an update of 4.5 million tokens: 52 s on 8 H100 at 20 % of peak;
-that is arithmetic, not measured, and
-sampling them takes longer, on machines of its own.
+Time: an update of 4.5 million tokens takes 52 s on 8 H100 at 20 % of peak (arithmetic, not
+measured); sampling them takes longer, on machines of its own.
 Published score: none.
-Ratio bounds: 0.8 to 1.2. Run by us: two steps of its shape on a dense
-toy model with scripted answers, no more.
+Ratio bounds: 0.8 to 1.2. Run by us: two steps of its shape on a dense toy model with scripted
+answers, no more.
 """
 
 from jax_t2sql.config import TrainConfig

@@ -15,6 +15,7 @@ from jax_t2sql.config import (
     AdapterConfig,
     DataConfig,
     EvalConfig,
+    FleetConfig,
     GradingConfig,
     LearnerConfig,
     LossConfig,
@@ -27,7 +28,10 @@ from jax_t2sql.config import (
 
 
 def revisql(model: str) -> TrainConfig:
-    """Correct results alone are rewarded, on BIRD-Verified."""
+    """Correct results alone are rewarded, on BIRD-Verified; samplers wait for every update.
+
+    Samplers are processes of their own (`launch/samplers.sh`): eight, or as many as there are.
+    """
     return TrainConfig(
         model=model,
         data=DataConfig(train="tfds:bird_verified"),
@@ -37,6 +41,7 @@ def revisql(model: str) -> TrainConfig:
         optimizer=OptimizerConfig(lr=5e-5, warmup_steps=5),
         rl=RLConfig(steps=96, groups=64, group_size=16),
         eval=EvalConfig(every=10, questions=None),
+        fleet=FleetConfig(workers=8),
         grading=GradingConfig(workers=16, seconds=30.0),
         learner=LearnerConfig(dtype="bfloat16"),
     )

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from jax_t2sql import training
+from jax_t2sql.config import FleetConfig
 from jax_t2sql.config_loading import load_config, resolve
 from jax_t2sql.grading import GradingPool
 from jax_t2sql.models import LoadedModel, ModelConfig, describe_params, save_hf
@@ -171,6 +172,7 @@ def shrunk(path: Path, toys: Path):
         dataclasses.replace(
             config,
             hints=hints,
+            fleet=FleetConfig(),  # the sampler is in the process
             model=str(toys / "model"),
             data=dataclasses.replace(
                 config.data,
