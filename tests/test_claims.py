@@ -3,7 +3,6 @@
 import importlib
 import json
 import sqlite3
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -93,21 +92,3 @@ def test_the_table_has_means_intervals_and_paired_differences(claims, tmp_path):
     assert lines[4][2:] == ["none", "", ""], "nothing is said where nothing was right"
     assert (tmp_path / "claims.md").read_text() == text
     assert json.loads((tmp_path / "claims.json").read_text())["b"]["strict"]["0"]["tokens"] == 20
-
-
-@pytest.mark.parametrize(
-    ("arguments", "says"),
-    [
-        ([], "must be spider or tools"),
-        (["tools", "--model"], "--model needs a value"),
-        (["tools", "--model", "no/such.gguf", "--data", "x", "--databases", "y"], "does not exist"),
-        (["spider", "--data", "x"], "--model is missing"),
-    ],
-)
-def test_real_model_refuses_bad_input_before_it_installs_anything(arguments, says, tmp_path):
-    script = str(ROOT / "launch" / "real_model.sh")
-    environment = {"PATH": "/usr/bin:/bin", "VENV": str(tmp_path / "venv")}
-    done = subprocess.run(
-        ["bash", script, *arguments], capture_output=True, text=True, env=environment
-    )
-    assert done.returncode == 2 and says in done.stderr and not (tmp_path / "venv").exists()

@@ -101,11 +101,11 @@ def audit(workdir: Path) -> int:
 def fault_of(rollout, prompt: tuple[int, ...], run: Run) -> str | None:
     """What breaks token truth in a rollout: its prompt, arrays, versions or texts of turns."""
     ids, mask = rollout.ids_T, rollout.mask_T
-    if tuple(ids[: len(prompt)].tolist()) != tuple(prompt) or mask[: len(prompt)].any():
-        return "its prompt is not the question's"
     lengths = {len(ids), len(mask), len(rollout.logprobs_T), len(rollout.versions_T)}
     if len(lengths) != 1:
         return f"its arrays have lengths {sorted(lengths)}"
+    if tuple(ids[: len(prompt)].tolist()) != tuple(prompt) or mask[: len(prompt)].any():
+        return "its prompt is not the question's"
     if (rollout.logprobs_T[mask] > 0).any() or not np.isfinite(rollout.logprobs_T).all():
         return "a log-prob is above 0 or not finite"
     if len(set(rollout.versions_T[mask].tolist())) != 1 or (rollout.versions_T[~mask] >= 0).any():
