@@ -25,5 +25,5 @@ from jax_t2sql.recipes import refined
 
 def get_config() -> TrainConfig:
     """See above."""
-    config = refined("Qwen/Qwen3-30B-A3B")
+    config = refined("Qwen/Qwen3-30B-A3B", mesh="fsdp=8")
     return replace(config, hints=HintsConfig(file="hints.jsonl", strength="light"))

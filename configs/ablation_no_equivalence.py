@@ -22,5 +22,5 @@ from jax_t2sql.recipes import revisql_bird
 
 def get_config() -> TrainConfig:
     """See above."""
-    config = revisql_bird("Qwen/Qwen3-30B-A3B")
+    config = revisql_bird("Qwen/Qwen3-30B-A3B", mesh="fsdp=8")
     return replace(config, reward=replace(config.reward, equivalence_penalty=0.0))

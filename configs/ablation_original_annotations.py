@@ -30,7 +30,7 @@ from jax_t2sql.recipes import revisql_bird
 
 def get_config() -> TrainConfig:
     """See above."""
-    config = revisql_bird("Qwen/Qwen3-30B-A3B")
+    config = revisql_bird("Qwen/Qwen3-30B-A3B", mesh="fsdp=8")
     return replace(
         config,
         data=replace(

@@ -22,5 +22,5 @@ from jax_t2sql.recipes import refined
 
 def get_config() -> TrainConfig:
     """See above."""
-    config = refined("Qwen/Qwen3-30B-A3B")
+    config = refined("Qwen/Qwen3-30B-A3B", mesh="fsdp=8")
     return replace(config, rl=replace(config.rl, max_staleness=0))

@@ -21,4 +21,4 @@ from jax_t2sql.recipes import quantised, refined
 
 def get_config() -> TrainConfig:
     """See above."""
-    return quantised(refined("moonshotai/Kimi-K2.6"))
+    return quantised(refined("moonshotai/Kimi-K2.6", mesh="fsdp=16,expert=8"))

@@ -21,4 +21,4 @@ from jax_t2sql.recipes import refined
 
 def get_config() -> TrainConfig:
     """See above."""
-    return refined("Qwen/Qwen3-235B-A22B", max_tokens=8192)
+    return refined("Qwen/Qwen3-235B-A22B", mesh="fsdp=8,expert=4", max_tokens=8192)

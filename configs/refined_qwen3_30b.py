@@ -21,4 +21,4 @@ from jax_t2sql.recipes import refined
 
 def get_config() -> TrainConfig:
     """See above."""
-    return refined("Qwen/Qwen3-30B-A3B")
+    return refined("Qwen/Qwen3-30B-A3B", mesh="fsdp=8")

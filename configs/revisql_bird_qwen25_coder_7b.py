@@ -18,4 +18,4 @@ from jax_t2sql.recipes import revisql_bird
 
 def get_config() -> TrainConfig:
     """See above."""
-    return revisql_bird("Qwen/Qwen2.5-Coder-7B-Instruct")
+    return revisql_bird("Qwen/Qwen2.5-Coder-7B-Instruct", mesh="fsdp=8")

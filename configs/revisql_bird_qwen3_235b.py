@@ -18,4 +18,4 @@ from jax_t2sql.recipes import revisql_bird
 
 def get_config() -> TrainConfig:
     """See above."""
-    return revisql_bird("Qwen/Qwen3-235B-A22B")
+    return revisql_bird("Qwen/Qwen3-235B-A22B", mesh="fsdp=8,expert=4")

@@ -18,4 +18,4 @@ from jax_t2sql.recipes import quantised, revisql
 
 def get_config() -> TrainConfig:
     """See above."""
-    return quantised(revisql("moonshotai/Kimi-K2.6"))
+    return quantised(revisql("moonshotai/Kimi-K2.6", mesh="fsdp=16,expert=8"))

@@ -19,4 +19,4 @@ from jax_t2sql.recipes import revisql
 
 def get_config() -> TrainConfig:
     """See above."""
-    return revisql("Qwen/Qwen3-235B-A22B")
+    return revisql("Qwen/Qwen3-235B-A22B", mesh="fsdp=8,expert=4")

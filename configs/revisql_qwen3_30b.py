@@ -18,4 +18,4 @@ from jax_t2sql.recipes import revisql
 
 def get_config() -> TrainConfig:
     """See above."""
-    return revisql("Qwen/Qwen3-30B-A3B")
+    return revisql("Qwen/Qwen3-30B-A3B", mesh="fsdp=8")

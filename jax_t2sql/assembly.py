@@ -10,10 +10,12 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
+from jax_t2sql.batching import BatchLimits, rollout_limits
 from jax_t2sql.config import DataConfig, PromptConfig, RewardConfig, TrainConfig
 from jax_t2sql.errors import UserError
 from jax_t2sql.grading import EquivalenceRule, GradingPool, RewardRule
 from jax_t2sql.hints import HintBook
+from jax_t2sql.meshes import open_mesh
 from jax_t2sql.models import (
     LoadedModel,
     ModelConfig,
@@ -52,6 +54,16 @@ class Run:
         """How its tasks put their questions."""
         return Variants(self.questions.train, self.prompts, self.hints, self.config.robustness)
 
+    @functools.cached_property
+    def batch_limits(self) -> BatchLimits:
+        """What no batch of rollouts exceeds."""
+        return rollout_limits(
+            [len(self.prompts.ids(problem)) for problem in self.questions.train],
+            self.prompts.episode,
+            self.config.rl,
+            shards=self.model.layout.batch_shards,
+        )
+
 
 def load_base(config: TrainConfig, workdir: Path) -> tuple[LoadedModel, DataConfig]:
     """The model to train and where its questions lie; makes both for the tiny model."""
@@ -80,7 +92,15 @@ def _load(config: TrainConfig, source: str) -> LoadedModel:
         quantization = Quantization(
             bits=learner.bits, group=learner.bits_group, targets=learner.bits_targets
         )
-    return load_model(source, dtype=learner.dtype, quantization=quantization)
+    try:
+        return load_model(
+            source,
+            dtype=learner.dtype,
+            quantization=quantization,
+            mesh=open_mesh(config.mesh),
+        )
+    except ValueError as error:  # only of the mesh
+        raise UserError(f"--mesh {config.mesh}: {error}") from error
 
 
 def _make_tiny(world, directory: Path, *, seed: int) -> None:

@@ -270,12 +270,15 @@ class LearnerConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class SamplerConfig:
-    """The in-process sampler."""
+    """How rollouts are sampled; rows and prompt tokens are of the in-process sampler."""
 
     rows: int | None = None
     """Rollouts decoded side by side. None: 384 for the tiny model, else 32."""
     max_prompt_tokens: int = 16_384
     """Distinct prompt tokens run in one program; lower it if memory is short."""
+    record_experts: bool = False
+    """Mixtures of experts: record the experts that every sampled token went through, and train
+    through the same ones. vLLM servers need --enable-return-routed-experts."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -314,6 +317,10 @@ class TrainConfig:
     tokenizer made on the spot."""
     seed: int = 0
     """Decides initial weights, question order and sampling."""
+    mesh: str | None = None
+    """Devices that share the work, as sizes of the axes data, fsdp, tensor and expert; together
+    they are all there are: fsdp=4,tensor=2 for eight. None: the first device alone, or fsdp over
+    all devices of several hosts. A resumed run may have another."""
     data: DataConfig = field(default_factory=DataConfig)
     prompt: PromptConfig = field(default_factory=PromptConfig)
     adapter: AdapterConfig = field(default_factory=AdapterConfig)

@@ -16,6 +16,7 @@ import msgspec
 from jax_t2sql import config as sections
 from jax_t2sql.config import TrainConfig
 from jax_t2sql.errors import UserError
+from jax_t2sql.meshes import parse_mesh
 
 
 def load_config(path: str | Path) -> TrainConfig:
@@ -188,6 +189,8 @@ def _check(config: TrainConfig) -> None:
             f"--loss.ratio-low is {config.loss.ratio_low}, but --loss.name policy_gradient bounds"
             " weights from above only; leave it at 0, or use cispo"
         )
+    if config.mesh is not None:
+        parse_mesh(config.mesh)
     changed = config.robustness.evidence_withheld + config.robustness.evidence_wrong
     if changed > 1:
         raise UserError(

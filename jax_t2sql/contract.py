@@ -2,13 +2,17 @@
 
 import hashlib
 import json
+from typing import TYPE_CHECKING
 
 import jax_t2sql
-from jax_t2sql.assembly import Run
 from jax_t2sql.bus import Bounds, Contract
 from jax_t2sql.config import TrainConfig
 from jax_t2sql.config_loading import to_dict
 from jax_t2sql.rundir import identity
+from jax_t2sql.sampling.vllm_experts import ExpertShape
+
+if TYPE_CHECKING:  # it loads jax
+    from jax_t2sql.assembly import Run
 
 
 def grader_name(config: TrainConfig) -> str:
@@ -16,7 +20,7 @@ def grader_name(config: TrainConfig) -> str:
     return f"jax_t2sql-{jax_t2sql.__version__}-{config.grading.seconds:g}s-{config.data.empty_gold}"
 
 
-def make_contract(run: Run) -> Contract:
+def make_contract(run: "Run") -> Contract:
     """Hashes of all that gives this run's rollouts their meaning."""
     config = run.config
     paths = {run.prompts.path(problem) for problem in run.questions.train}
@@ -42,14 +46,17 @@ def make_contract(run: Run) -> Contract:
     )
 
 
-def make_bounds(config: TrainConfig, *, vocab_size: int) -> Bounds:
-    """The numbers that the rules of the bus use."""
+def make_bounds(
+    config: TrainConfig, *, vocab_size: int, experts: ExpertShape | None = None
+) -> Bounds:
+    """The numbers that the rules of the bus use; `experts` are those that samplers record."""
     return Bounds(
         vocab_size=vocab_size,
         groups_per_batch=config.rl.groups,
         max_staleness=config.rl.max_staleness,
         # An evaluation's question is one rollout, where a group is many.
         max_eval_tasks=config.rl.groups,
+        experts=experts.bounds if experts else None,
     )
 
 

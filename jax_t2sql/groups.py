@@ -74,7 +74,7 @@ def sample_groups(
 
 def bus_rollout(rollout: Rollout) -> BusRollout:
     """A finished, graded episode as the bus carries it."""
-    state = rollout.state
+    state, record = rollout.state, rollout.state.experts
     return BusRollout.make(
         state.ids,
         mask_T=state.mask,
@@ -90,6 +90,7 @@ def bus_rollout(rollout: Rollout) -> BusRollout:
         ending=state.ending.kind,
         reason=state.ending.reason,
         trace=json.dumps(sample_record(rollout)),
+        experts=None if record is None else (record.data, record.layers, record.chosen),
     )
 
 
@@ -110,7 +111,13 @@ def advantages(group: Group) -> tuple[np.ndarray, bool]:
 def trajectories(groups: Sequence[Group]) -> list[Trajectory]:
     """What the learner trains on: every valid rollout with its advantage."""
     return [
-        Trajectory(rollout.ids_T, rollout.mask_T, rollout.logprobs_T, float(advantage))
+        Trajectory(
+            rollout.ids_T,
+            rollout.mask_T,
+            rollout.logprobs_T,
+            float(advantage),
+            replay_TLE=rollout.experts_TLE,
+        )
         for group in groups
         for rollout, advantage in zip(group.rollouts, advantages(group)[0], strict=True)
         if rollout.valid

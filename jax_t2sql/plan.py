@@ -19,9 +19,9 @@ from typing import Any, Literal
 import tyro
 
 from jax_t2sql.errors import UserError
+from jax_t2sql.meshes import parse_mesh
 from jax_t2sql.programs import run_program
 
-AXES = ("data", "fsdp", "tensor", "expert")
 # Memory of one device in bytes, as its maker or its driver states it.
 DEVICES = {
     "TPU v5e": 16 << 30,
@@ -129,26 +129,6 @@ def plan(args: PlanArgs) -> dict[str, Any]:
         },
         "fits": {name: memory.total <= USABLE * size for name, size in DEVICES.items()},
     }
-
-
-def parse_mesh(text: str) -> dict[str, int]:
-    """Sizes of all mesh axes from "fsdp=8,tensor=2".
-
-    Raises:
-      UserError: an unknown or repeated axis, or a size that is no positive number.
-    """
-    sizes = dict.fromkeys(AXES, 1)
-    seen = set()
-    for part in text.split(","):
-        name, _, size = part.strip().partition("=")
-        if name not in AXES or name in seen or not re.fullmatch(r"[1-9]\d{0,6}", size):
-            raise UserError(
-                f"--mesh {text!r}: {part.strip()!r} is no axis and size; write for example "
-                f"fsdp=8,tensor=2 with axes of {', '.join(AXES)}, each once"
-            )
-        seen.add(name)
-        sizes[name] = int(size)
-    return sizes
 
 
 def text(facts: dict[str, Any]) -> str:

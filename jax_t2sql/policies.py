@@ -7,6 +7,7 @@ from typing import Any
 
 from jax_t2sql.config import TrainConfig
 from jax_t2sql.errors import UserError
+from jax_t2sql.experts_record import recorded_experts
 from jax_t2sql.learner import (
     FullSpec,
     Learner,
@@ -96,13 +97,17 @@ def _learner(config: TrainConfig, model: LoadedModel, loss, schedule: Schedule) 
         weight_decay=config.optimizer.weight_decay,
         clip_norm=config.optimizer.clip_norm,
     )
+    mesh, rules = model.layout.mesh, model.layout.rules
+    where = {} if mesh is None else dict(mesh=mesh, rules=rules)
     return make_learner(
-        hidden_fn(model.config),
+        hidden_fn(model.config, **where),
         unembed_fn(model.config),
-        prefix_fn=prefix_fn(model.config),
+        prefix_fn=prefix_fn(model.config, **where),
         adapter=trainable_spec(config),
         loss=loss,
         optimizer=optimizer,
+        base_desc=model.described if where else None,
+        **where,
     )
 
 
@@ -123,6 +128,8 @@ def make_engine(config: TrainConfig, model: LoadedModel, codec: ChatCodec) -> En
         decode=codec.decode,
         max_rows=config.sampler.rows,
         max_prompt_tokens=config.sampler.max_prompt_tokens,
+        record_experts=recorded_experts(config, model.config) is not None,
+        layout=model.layout,
     )
 
 

@@ -27,13 +27,18 @@ from jax_t2sql.config import (
 )
 
 
-def revisql(model: str) -> TrainConfig:
+def revisql(model: str, *, mesh: str | None = None) -> TrainConfig:
     """Correct results alone are rewarded, on BIRD-Verified; samplers wait for every update.
 
     Samplers are processes of their own (`launch/samplers.sh`): eight, or as many as there are.
+
+    Args:
+      model: a hub id.
+      mesh: of the learner; None: one device.
     """
     return TrainConfig(
         model=model,
+        mesh=mesh,
         data=DataConfig(train="tfds:bird_verified"),
         prompt=PromptConfig(style="tools", max_turns=5, max_tokens=3072, max_context=32_768),
         adapter=AdapterConfig(kind="lora", rank=32, alpha=32.0),
@@ -47,9 +52,9 @@ def revisql(model: str) -> TrainConfig:
     )
 
 
-def revisql_bird(model: str) -> TrainConfig:
+def revisql_bird(model: str, *, mesh: str | None = None) -> TrainConfig:
     """The same with both shaping rewards, and prompts that number the external knowledge."""
-    config = revisql(model)
+    config = revisql(model, mesh=mesh)
     return replace(
         config,
         prompt=replace(config.prompt, evidence="structured"),
@@ -62,7 +67,7 @@ def revisql_bird(model: str) -> TrainConfig:
     )
 
 
-def refined(model: str, *, max_tokens: int = 3072) -> TrainConfig:
+def refined(model: str, *, mesh: str | None = None, max_tokens: int = 3072) -> TrainConfig:
     """ReViSQL-BIRD with what a later reproduction changed.
 
     Sampling goes on while the learner updates; a turn that is cut off is no answer; a worked
@@ -71,9 +76,10 @@ def refined(model: str, *, max_tokens: int = 3072) -> TrainConfig:
     all weight but is never pulled up to 0.8.
 
     Args:
+      model, mesh: as for `revisql`.
       max_tokens: of a turn. The reproduction used 3,072 or 8,192, by model.
     """
-    config = revisql_bird(model)
+    config = revisql_bird(model, mesh=mesh)
     return replace(
         config,
         prompt=replace(config.prompt, max_tokens=max_tokens, worked_example=True),

@@ -18,6 +18,7 @@ _FREE = {
     "hints": ("file",),  # what it holds is in the run's contract
     "checkpoint": None,
     "sampler": None,
+    "mesh": None,
     "fleet": None,
     "grading": ("workers", "gold_folder"),
 }

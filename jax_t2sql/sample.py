@@ -135,6 +135,7 @@ async def _sample(args: SampleArgs, url: str, store, run, *, model: Path, cache:
     """Everything that needs the event loop: server, checks, work."""
     from jax_t2sql.bus import SamplerBus
     from jax_t2sql.contract import make_contract
+    from jax_t2sql.experts_record import recorded_experts
     from jax_t2sql.sample_voice import Voice
     from jax_t2sql.sample_worker import Worker
     from jax_t2sql.sampling.vllm import VllmClient
@@ -151,6 +152,7 @@ async def _sample(args: SampleArgs, url: str, store, run, *, model: Path, cache:
         vocab_size=run.model.config.vocab_size,
         stop_ids=run.model.tokenizer.stop_ids,
         request_seconds=args.request_seconds,
+        experts=recorded_experts(run.config, run.model.config),
     )
     voice = Voice(say)
     client.on_trouble = voice.server
@@ -202,7 +204,10 @@ def _server(args: SampleArgs, url: str, run, model: Path, name: str, say):
         port=urlsplit(url).port or 8000,
         max_context=run.prompts.episode.max_context,
         max_rank=run.config.adapter.rank,
-        extra=shlex.split(args.vllm_args),
+        extra=[
+            *["--enable-return-routed-experts"] * run.config.sampler.record_experts,
+            *shlex.split(args.vllm_args),
+        ],
     )
     log = args.vllm_log or Path(f"vllm-{name}.log")
     return VllmServer(command, url=url, log=log, say=say)

@@ -111,7 +111,8 @@ def _find_model(config: TrainConfig, places: Places) -> tuple[LoadedModel, DataC
             raise UserError(
                 "the run trains the built-in tiny model, which lies in its workdir: give --workdir"
             )
-        model, data = load_base(config, places.workdir)
+        # The learner's mesh is of the learner's machine.
+        model, data = load_base(dataclasses.replace(config, mesh=None), places.workdir)
         return dataclasses.replace(model, params=None), data, places.workdir / "base"
     directory = places.model or Path(config.model)
     if not directory.is_dir():

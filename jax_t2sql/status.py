@@ -28,6 +28,7 @@ from jax_t2sql.bus import (
     open_store,
     read_heartbeats,
 )
+from jax_t2sql.bus.offers import undelivered
 from jax_t2sql.errors import UserError
 from jax_t2sql.programs import run_program
 
@@ -69,7 +70,8 @@ class Status:
     Attributes:
       version: batches applied. step_open: a batch is logged and not published yet.
       outstanding, window: training tasks under way, and how many may be.
-      queue: open tasks by kind that no sampler names among those it holds.
+      queue: open tasks by kind that no sampler names among those it holds, nor has handed over.
+      delivered: groups handed over that no entry has decided on yet.
       fates, recent: how many tasks ended how, in all and among the last decided.
       staleness: versions behind the newest, by how many samplers serve them.
       length_ratio: of the last batch; see `bus.entries.Batch`.
@@ -87,6 +89,7 @@ class Status:
     window: int
     max_staleness: int
     queue: dict[str, int]
+    delivered: int
     fates: dict[str, int]
     recent: dict[str, int]
     staleness: dict[int, int]
@@ -138,7 +141,8 @@ class Watcher:
     def _status(self, beats: dict[str, Heartbeat], samplers: tuple[SamplerStatus, ...]) -> Status:
         state = self.state
         held = {seq for beat in beats.values() if not beat.left for seq in beat.held}
-        queue = Counter(task.kind for seq, task in state.open_tasks.items() if seq not in held)
+        waiting = undelivered(self.store, state)
+        queue = Counter(task.kind for task in waiting if task.seq not in held)
         unpublished = len(state.open_batch.groups) if state.open_batch else 0
         training = sum(task.kind != "eval" for task in state.open_tasks.values())
         working = [s for s in samplers if s.state == "works"]
@@ -155,6 +159,7 @@ class Watcher:
             window=state.start.bounds.max_outstanding,
             max_staleness=state.start.bounds.max_staleness,
             queue=dict(queue),
+            delivered=len(state.open_tasks) - len(waiting),
             fates=dict(Counter(fate for fate, _ in state.fates.values())),
             recent=dict(Counter(self._decided)),
             staleness=dict(sorted(behind.items())),
@@ -192,7 +197,7 @@ def describe(status: Status) -> str:
         f"({status.takeovers} takeovers), {status.entries} log entries{news}",
         f"adapter: {status.adapter or 'none (the learner samples by itself)'}",
         f"tasks: {status.outstanding} of {status.window} outstanding, waiting for a sampler: "
-        f"{_counts(status.queue)}",
+        f"{_counts(status.queue)}; handed over: {status.delivered}",
         f"fates: {_counts(status.fates)}; of the last {sum(status.recent.values())}: "
         f"{_counts(status.recent)}{ratio}",
         *(f"  refused: {line}" for line in status.refusals),

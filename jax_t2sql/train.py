@@ -30,10 +30,10 @@ import tyro
 from jax_t2sql.config import TrainConfig
 from jax_t2sql.config_loading import load_config, resolve, to_dict
 from jax_t2sql.distributed import join_hosts, read_place
-from jax_t2sql.errors import UserError
 from jax_t2sql.programs import raise_disk_fault, run_program
 
 EXIT_LOST_LEADERSHIP = 3
+EXIT_STORE_AWAY = 75  # EX_TEMPFAIL: the same command may go well later
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -112,7 +112,8 @@ def main(argv: list[str] | None = None) -> int:
         return EXIT_LOST_LEADERSHIP
     except OSError as error:
         if error.errno is None:  # of the bus, whose message says what to do
-            raise UserError(str(error)) from error
+            print(f"error: {error}", file=sys.stderr)
+            return EXIT_STORE_AWAY
         raise_disk_fault(error, args.workdir, "it goes on from the last complete checkpoint")
         raise
     return 0

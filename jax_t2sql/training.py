@@ -74,7 +74,10 @@ def run_training(
     if result_path.is_file():
         return _show_again(workdir) if hosts.leads else None
     hosts.all_well(lambda: check_training(config, workdir, hosts=hosts.count))
-    parent = hosts.all_well(lambda: find_parent(fork_from) if fork_from else None)
+    # Its own checkpoints take over from what the run was forked from, which may be gone by then.
+    begun = any(checkpoint_folder(workdir).glob("[0-9]*"))
+    forks = fork_from is not None and not begun
+    parent = hosts.all_well(lambda: find_parent(fork_from) if forks else None)
     hosts.all_well(lambda: open_workdir(config, workdir) if hosts.leads else None)
     check_shared(hosts, workdir)
     warnings = hosts.all_well(lambda: check_run_bus(config, location, hosts=hosts.count))

@@ -9,7 +9,7 @@ import jax
 import numpy as np
 
 from jax_t2sql.assembly import Run, answer_text
-from jax_t2sql.batching import make_batch
+from jax_t2sql.batching import BatchLimits, make_batch
 from jax_t2sql.errors import UserError
 from jax_t2sql.learner import Checkpointer, LearnerState, Trajectory
 from jax_t2sql.policies import make_sft_learner, warmup_schedule
@@ -62,6 +62,11 @@ def warm_up(
     if steps == 0:
         return state
     examples = demonstrations(with_hints(run), run.prompts, run.model.tokenizer)
+    limits = dataclasses.replace(
+        BatchLimits.of(examples, shards=run.model.layout.batch_shards),
+        prompts=config.warmup.batch,
+        group_size=1,
+    )
     with Checkpointer(run.workdir / "checkpoints" / "warmup", keep=1) as checkpointer:
         first = 0
         if checkpointer.latest() is not None:
@@ -71,7 +76,8 @@ def warm_up(
             picked = [
                 examples[i] for i in _pairs(len(examples), config.warmup.batch, config.seed, step)
             ]
-            state, metrics = learner.update(base, state, make_batch(picked, config.learner))
+            batch = make_batch(picked, config.learner, limits)
+            state, metrics = learner.update(base, state, batch)
             if (step + 1) % config.checkpoint.every == 0 or step + 1 == steps:
                 checkpointer.save(step + 1, state, {"step": step + 1})
             metrics = {name: float(value) for name, value in metrics.items()}

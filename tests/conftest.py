@@ -11,6 +11,11 @@ import urllib.request
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
+
+# No test fails because the machine is busy.
+settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("patient")
 
 # Tests compile many small programs; two devices' worth of threads is all that helps them.
 os.environ.setdefault("JAX_PLATFORMS", "cpu")

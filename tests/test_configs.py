@@ -173,6 +173,7 @@ def shrunk(path: Path, toys: Path):
             config,
             hints=hints,
             fleet=FleetConfig(),  # the sampler is in the process
+            mesh=None,
             model=str(toys / "model"),
             data=dataclasses.replace(
                 config.data,

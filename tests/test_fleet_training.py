@@ -61,7 +61,7 @@ class Learner:
         return self.log.read_text()
 
     def end(self):
-        self.process.wait(300)
+        self.process.wait(1500)
         return self.process.returncode
 
 
@@ -149,7 +149,7 @@ def test_a_learner_that_is_killed_and_told_to_end_loses_nothing(start, tmp_path)
     assert f"stopped by SIGTERM after step {stopped}:" in second.said
     third = learner(*options)
     assert third.end() == 0, third.said
-    assert worker.wait(120) == 0, (tmp_path / "sampler.log").read_text()
+    assert worker.wait(1500) == 0, (tmp_path / "sampler.log").read_text()
 
     store = open_store(workdir / "bus")
     report = audit(store)

@@ -5,10 +5,17 @@ import sqlite3
 
 import pytest
 
-from jax_t2sql.config import DataConfig, HintsConfig, TrainConfig
+from jax_t2sql.config import (
+    AdapterConfig,
+    DataConfig,
+    FleetConfig,
+    HintsConfig,
+    RLConfig,
+    TrainConfig,
+)
 from jax_t2sql.config_loading import resolve
 from jax_t2sql.errors import UserError
-from jax_t2sql.preflight import check_all, check_questions, check_training
+from jax_t2sql.preflight import check_all, check_questions, check_run_bus, check_training
 
 
 @pytest.fixture
@@ -84,3 +91,33 @@ def test_a_model_file_is_judged_by_its_first_bytes(tmp_path, data, content, says
     config = resolve(TrainConfig(model=str(tmp_path / "model.gguf"), data=files))
     with pytest.raises(UserError, match=says):
         check_training(config, tmp_path / "new")
+
+
+def fleet(**changes):
+    return resolve(
+        TrainConfig(
+            adapter=AdapterConfig(kind="lora"),
+            rl=RLConfig(groups=4, max_staleness=1),
+            fleet=FleetConfig(**{"workers": 2, "groups_in_flight": 4} | changes),
+        )
+    )
+
+
+def test_a_window_below_the_fleet_is_refused_with_the_options_to_change(tmp_path):
+    check_training(fleet(), tmp_path / "new")
+    with pytest.raises(UserError, match=r"work on 10 groups, but only .* = 8 .*--rl.max-staleness"):
+        check_training(fleet(groups_in_flight=5), tmp_path / "new")
+
+
+def test_several_hosts_do_not_sample_by_themselves(tmp_path):
+    check_training(fleet(), tmp_path / "new", hosts=2)
+    with pytest.raises(UserError, match=r"--fleet.workers is 0, but 2 hosts train together"):
+        check_training(fleet(workers=0), tmp_path / "new", hosts=2)
+
+
+def test_a_bus_of_several_processes_is_not_in_memory(tmp_path):
+    assert check_run_bus(fleet(workers=0), "memory:///") == []
+    assert check_run_bus(fleet(), str(tmp_path / "bus")) == []
+    for config, hosts in ((fleet(), 1), (fleet(workers=0), 3)):
+        with pytest.raises(UserError, match="lives in one process, but 2 sampler processes"):
+            check_run_bus(config, "memory:///", hosts=hosts)

@@ -16,7 +16,7 @@ SHARES = st.floats(0.001, 0.999)
 
 
 @given(COUNTS)
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 def test_wilson_agrees_with_scipy(case):
     successes, n = case
     reference = scipy.stats.binomtest(successes, n).proportion_ci(method="wilson")
@@ -42,7 +42,7 @@ def test_bounds_solve_the_score_equation(case):
 
 
 @given(COUNTS, SHARES)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_the_exact_binomial_agrees_with_scipy(case, share):
     successes, n = case
     reference = scipy.stats.binomtest(successes, n, share).pvalue
@@ -50,7 +50,7 @@ def test_the_exact_binomial_agrees_with_scipy(case, share):
 
 
 @given(st.integers(0, 40), st.integers(0, 40), st.integers(1, 19))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_the_exact_binomial_agrees_with_fractions(successes, more, twentieths):
     n, share = successes + more, Fraction(twentieths, 20)
     terms = [math.comb(n, k) * share**k * (1 - share) ** (n - k) for k in range(n + 1)]
@@ -85,7 +85,7 @@ def test_the_relation_to_a_proxy_is_that_of_the_interval(correct, relation):
 
 
 @given(st.integers(0, 300), st.integers(0, 300))
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 def test_mcnemar_is_twice_the_smaller_tail(only_first, only_second):
     tail = scipy.stats.binom.cdf(min(only_first, only_second), only_first + only_second, 0.5)
     assert mcnemar(only_first, only_second) == pytest.approx(min(1.0, 2 * tail), abs=1e-12)
@@ -93,7 +93,7 @@ def test_mcnemar_is_twice_the_smaller_tail(only_first, only_second):
 
 @pytest.mark.parity
 @given(st.integers(0, 200), st.integers(0, 200), st.integers(0, 500))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_agrees_with_statsmodels(only_first, only_second, both):
     tables = pytest.importorskip("statsmodels.stats.contingency_tables")
     proportion = pytest.importorskip("statsmodels.stats.proportion")

@@ -14,6 +14,7 @@ from jax_t2sql.bus import (
     open_store,
     start_or_takeover,
 )
+from jax_t2sql.bus.keys import group_key
 from jax_t2sql.errors import UserError
 from jax_t2sql.status import Watcher, describe, main
 
@@ -62,7 +63,7 @@ def fleet(location):
 def test_one_look_shows_the_fleet(fleet, location):
     status = Watcher(open_store(location)).look()
     assert (status.version, status.outstanding, status.window) == (1, 4, 6)
-    assert status.queue == {"train": 3}
+    assert status.queue == {"train": 3} and status.delivered == 0
     assert status.fates == {"trained": 1, "zero-signal": 1} == status.recent
     assert status.staleness == {1: 1}
     assert status.tokens_per_second == 120.0
@@ -81,7 +82,11 @@ def test_a_second_look_tells_who_stands_still(fleet, location):
     watcher.look()
     assert [s.state for s in watcher.look().samplers] == ["left", "stands still"]
     worker.heartbeat(served=1)
+    (task,) = [t for t in worker.state.open_tasks.values() if t.seq in worker.heartbeat().held]
+    worker.store.create(group_key(task.seq), b"x")
     status = watcher.look()
+    assert (status.queue, status.delivered) == ({"train": 3}, 1)
+    assert "handed over: 1" in describe(status)
     assert [s.state for s in status.samplers] == ["left", "works"]
     assert status.new_entries == 0
     bus.end(reason="done")

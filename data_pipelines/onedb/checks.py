@@ -103,6 +103,16 @@ def chance(draft: Draft, outcome: Outcome, live: Live) -> str | None:
     return warnings[0] if warnings else None
 
 
+def idle_limit(draft: Draft, outcome: Outcome, live: Live) -> str | None:
+    """A LIMIT that cuts nothing: "the five alignments with the most heroes" of four."""
+    limited = re.search(r" LIMIT \d+(?: OFFSET \d+)?$", draft.sql)
+    if limited is None:
+        return None
+    whole = live.run(draft.sql[: limited.start()])
+    fewer = whole.ok and len(whole.rows) <= len(outcome.rows)
+    return f"the LIMIT cuts nothing of {len(whole.rows)} rows" if fewer else None
+
+
 def unasked_order(draft: Draft, outcome: Outcome, live: Live) -> str | None:
     """Several ordered rows graded without their order, or an order graded that nothing makes."""
     ordered = is_ordered(draft.sql) and len(outcome.rows) > 1
@@ -239,7 +249,7 @@ def quoted_text(draft: Draft, outcome: Outcome, live: Live) -> str | None:
 CHECKS: tuple[Check, ...] = (
     fails, empty, null_cell, zero, mark_shown, too_many_rows, constant, whole_division,
     text_as_number, placeholder, unknown_value, id_shown, told_answer, whole_table, one_group,
-    unasked_order, idle_piece, null_in_not_in, multiplied, chance, quoted_text,
+    unasked_order, idle_limit, idle_piece, null_in_not_in, multiplied, chance, quoted_text,
 )  # fmt: skip
 
 

@@ -115,10 +115,9 @@ def _hop_count(d: Draw, name: str, path: Path, own: int) -> Draft:
     questions = [f"How many {many} are there {whole}?"]
     if clause.startswith("that ") and not mine:
         questions = [f"How many {many} {clause.removeprefix('that ')}?"]
-    if mine:
-        thing = mine[0].object_phrase(d.live, d.voice.noun(mine[0].column))
-        if thing:
-            questions.append(f"Among the {many} {clause}, how many have {thing}?")
+    thing = mine[0].object_phrase(d.live, d.voice.noun(mine[0].column)) if mine else None
+    if thing:
+        questions.append(f"Among the {many} {clause}, how many have {thing}?")
     return Draft(
         family=name,
         tier=tier_of(path),

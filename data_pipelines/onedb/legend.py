@@ -23,7 +23,7 @@ _THESAURUS = {
     "company": ("firm",), "grade": ("mark",), "capacity": ("seating capacity",),
 }  # fmt: skip
 # Names of columns that say how much without saying of what.
-_BARE_ADJECTIVES = ("highest", "lowest", "average", "total", "maximum", "minimum", "best", "worst",
+_BARE_ADJECTIVES = ("highest", "lowest", "average", "maximum", "minimum", "best", "worst",
     "high", "low", "first", "second", "third", "last", "official", "male", "female", "final",
     "percentage of", "old", "new", "other", "current", "previous")  # fmt: skip
 # What the other side of a reference is called, where its column is a verb.

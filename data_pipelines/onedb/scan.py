@@ -9,6 +9,7 @@ from pathlib import Path
 
 from data_pipelines.onedb.columns import MOST_CATEGORIES, Column, judge, unit_of
 from data_pipelines.onedb.joins import Edge, declared_edges, inferred_edges
+from data_pipelines.onedb.labels import find_label
 from data_pipelines.onedb.words import split_name
 from jax_t2sql.errors import UserError
 from jax_t2sql.sql import Limits, Sandbox, quote_identifier, read_schema
@@ -16,7 +17,7 @@ from jax_t2sql.sql import Table as StoredTable
 from jax_t2sql.sql.schema import fold
 
 _SAMPLE = 500
-_NAME_WORDS = ("name", "title", "label", "caption")
+_LOOKS_UNIQUE = 20
 Run = Callable[[str], list[tuple]]
 
 
@@ -119,6 +120,7 @@ def scan_database(path: str | os.PathLike, *, seconds: float = 30.0) -> Scan:
                 continue
             tables.append(_table(stored, keys, run, skipped))
         edges += inferred_edges(tables, edges, run)
+        tables = [_without_references(table, tables, run) for table in tables]
     if not tables:
         raise UserError(f"{path}: holds no table; give a database with data")
     guessed = {(fold(e.child), fold(c)) for e in edges for c in e.child_columns}
@@ -141,7 +143,7 @@ def _table(stored: StoredTable, keys: set[tuple[str, str]], run: Run, skipped: l
             columns.append(_column(stored.name, column, is_key, rows, run))
         except LookupError as error:
             skipped.append(f"{stored.name}.{column.name}: cannot be read ({error})")
-    label, unique = _label(stored, columns, rows)
+    label, unique = find_label(stored, columns, rows)
     columns = [
         replace(c, kind="name") if c.name in label and c.kind in ("text", "category") else c
         for c in columns
@@ -204,6 +206,39 @@ def _column(table: str, column, is_key: bool, rows: int, run: Run) -> Column:
     )
 
 
+def _without_references(table: Table, tables: list[Table], run: Run) -> Table:
+    """Numbers that are keys of another table by all appearance, whatever they are called.
+
+    A country's "capital" that holds the numbers of cities: no average of it means anything.
+    """
+    columns = []
+    for column in table.columns:
+        doubtful = column.kind == "number" and column.integer and not column.additive
+        unique = column.distinct == column.rows - column.nulls >= _LOOKS_UNIQUE
+        if doubtful and unique and not column.unit:
+            parent = next((t for t in tables if _holds(t, table, column, run)), None)
+            if parent is not None:
+                note = f"looks like a reference to {parent.name}.{parent.identity}"
+                column = replace(column, kind="key", notes=(*column.notes, note))
+        columns.append(column)
+    return replace(table, columns=tuple(columns))
+
+
+def _holds(parent: Table, child: Table, column: Column, run: Run) -> bool:
+    """Whether all values of a column are among the keys of a larger table."""
+    if parent.identity is None or parent is child or parent.rows <= column.distinct:
+        return False
+    key = parent.column(parent.identity)
+    if not isinstance(key.low, int) or column.low < key.low or column.high > key.high:
+        return False
+    missing = run(
+        f"SELECT EXISTS (SELECT 1 FROM {quote_identifier(child.name)} AS c WHERE"
+        f" c.{quote_identifier(column.name)} IS NOT NULL AND c.{quote_identifier(column.name)}"
+        f" NOT IN (SELECT {quote_identifier(key.name)} FROM {quote_identifier(parent.name)}))"
+    )
+    return not missing[0][0]
+
+
 def _unique_column(columns: list[Column], rows: int) -> tuple[str, ...]:
     """A column that serves as a key where none is declared."""
     for column in columns:
@@ -211,52 +246,6 @@ def _unique_column(columns: list[Column], rows: int) -> tuple[str, ...]:
         if column.distinct == rows and rows > 1 and not column.nulls and words[-1] in ("id", "key"):
             return (column.name,)
     return ()
-
-
-def _label(stored: StoredTable, columns: list[Column], rows: int) -> tuple[tuple[str, ...], bool]:
-    """The columns that name a row, and whether they tell all rows apart; () if none does."""
-    texts = [
-        c
-        for c in columns
-        if (c.kind in ("text", "category") and not c.date_format and "numbers as text: they sort as"
-            " text" not in c.notes)
-        or (c.kind == "key" and c.name in stored.primary_key and isinstance(c.low, str)
-            and split_name(c.name)[-1] in _NAME_WORDS)
-    ]  # fmt: skip
-    own = {" ".join(split_name(stored.name)), " ".join(split_name(stored.name)).rstrip("s")}
-
-    def words(column: Column) -> list[str]:
-        return split_name(column.name)
-
-    by_words = {" ".join(words(c)): c for c in texts}
-    first = by_words.get("first name") or by_words.get("student first name")
-    last = by_words.get("last name") or by_words.get("family name") or by_words.get("surname")
-    if first and last and not any(w in ("name", "full name") for w in by_words):
-        return (first.name, last.name), False
-    ranked = []
-    for place, column in enumerate(texts):
-        named = words(column)
-        text = " ".join(named)
-        score = 0
-        if text in _NAME_WORDS:
-            score = 6
-        elif named[-1] in _NAME_WORDS and " ".join(named[:-1]) in own or text in own:
-            score = 5
-        elif text == "full name":
-            score = 4
-        elif named[-1] in _NAME_WORDS and len(named) > 1:
-            score = 2
-            # Of another thing: a song in a table of singers, a customer in one of accounts.
-            if column.distinct < 0.9 * max(1, rows - column.nulls):
-                score = 0
-        elif len(columns) <= 3 and column.distinct == rows and column.kind == "text":
-            score = 1
-        if score and column.distinct >= 0.5 * max(1, rows - column.nulls) and column.distinct > 0:
-            ranked.append((-score, place, column))
-    if not ranked:
-        return (), False
-    best = min(ranked)[2]
-    return (best.name,), best.distinct == rows
 
 
 def _with_keys(table: Table, keys: set[tuple[str, str]]) -> Table:

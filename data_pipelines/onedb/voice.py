@@ -15,7 +15,7 @@ from data_pipelines.onedb.conditions import Condition
 from data_pipelines.onedb.joins import Edge, Hop, Path
 from data_pipelines.onedb.live import Live
 from data_pipelines.onedb.scan import Table
-from data_pipelines.onedb.words import article, join_and, plural
+from data_pipelines.onedb.words import join_and, plural
 
 
 @dataclass
@@ -134,20 +134,19 @@ class Voice:
             owners.append(self.role(hops.pop(0).edge))
         chain = "'s ".join(owners)
         if not hops:
-            return f"whose {chain} {self._is(path[-1].target, condition)}"
+            told = self._owned(path[-1].target, condition)
+            return f"whose {chain}{told}"
         verb = self._existing(tuple(hops), condition, many=many and not owners, negated=negated)
         return f"whose {chain} {verb}" if owners else f"that {verb}"
 
-    def _is(self, table: str, condition: Condition | str) -> str:
-        """is Blue / has a height that is over 180 / is that colour, after a noun for the row."""
+    def _owned(self, table: str, condition: Condition | str | None) -> str:
+        """After a noun for the row: " is Blue", "'s height is over 180 cm", " is that colour"."""
         if isinstance(condition, str):
-            return f"is {condition}"
+            return f" is {condition}"
         own = self.live.table(table)
         if own.label == (condition.column.name,) and condition.op in ("equal", "other", "among"):
-            return condition.predicate(self.live)
-        noun = self.noun(condition.column)
-        thing = condition.object_phrase(self.live, noun)
-        return f"has {thing or f'{article(noun)} that {condition.predicate(self.live)}'}"
+            return f" {condition.predicate(self.live)}"
+        return f"'s {self.noun(condition.column)} {condition.predicate(self.live)}"
 
     def _existing(
         self, path: Path, condition: Condition | str | None, *, many: bool, negated: bool

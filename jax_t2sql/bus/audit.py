@@ -209,7 +209,7 @@ def _group_faults(store: Store, state: RunState, history: _History, seq: int) ->
             group,
             history.tasks[seq],
             contract=state.start.contract.sha256,
-            vocab_size=state.start.bounds.vocab_size,
+            bounds=state.start.bounds,
             version=batch.step,
         )
     except BadObject as error:

@@ -40,6 +40,8 @@ class Bounds(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     max_staleness: k, in versions; 0 is on-policy.
     max_attempts: A, offers of one task before its fate is "failed".
     max_eval_tasks: outstanding eval tasks, counted apart.
+    experts: layers with experts, experts of a token in each, and how many a layer has, which bound
+        the records of mixtures of experts. None: groups hold no such record.
     """
 
     vocab_size: int
@@ -47,6 +49,7 @@ class Bounds(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     max_staleness: int = 0
     max_attempts: int = 5
     max_eval_tasks: int = 0
+    experts: tuple[int, int, int] | None = None
 
     def __post_init__(self):
         for name, low in (
@@ -71,7 +74,7 @@ def idle_pause(bounds: Bounds, *, groups_in_flight: int) -> float:
     the window's, since no more samplers than that can be busy.
     """
     fleet = bounds.max_outstanding / groups_in_flight
-    return min(max(1.5, fleet / 25), 20.0)
+    return min(max(0.5, fleet / 25), 20.0)
 
 
 def beat_pause(bounds: Bounds, *, groups_in_flight: int, still_seconds: float) -> float:
@@ -79,7 +82,7 @@ def beat_pause(bounds: Bounds, *, groups_in_flight: int, still_seconds: float) -
 
     Four at least may be lost before a sampler counts as dead after `still_seconds`.
     """
-    pause = 4 * idle_pause(bounds, groups_in_flight=groups_in_flight)
+    pause = max(5.0, 4 * idle_pause(bounds, groups_in_flight=groups_in_flight))
     return min(pause, still_seconds / 5)
 
 

@@ -17,19 +17,20 @@ class FreeOffers:
     def __init__(self):
         self._shards: dict[str, dict[str, Task]] = {}  # prefix of claims to key to task
         self._latest: dict[int, str] = {}  # seq to the key of its offer
-
-    def __bool__(self) -> bool:
-        return bool(self._latest)
+        self._new: set[str] = set()  # shards of the last issue, until listed
 
     def follow(self, entries: Iterable[AnyEntry]) -> None:
         """Takes in entries of the log; an offer ends with its task's fate or its next attempt."""
         for entry in entries:
             if isinstance(entry, Issue):
+                self._new.clear()
                 for task in entry.tasks:
                     self._forget(task.seq)
                     key = claim_key(task.seq, task.attempt)
                     self._latest[task.seq] = key
-                    self._shards.setdefault(claims_beside(task.seq), {})[key] = task
+                    shard = claims_beside(task.seq)
+                    self._shards.setdefault(shard, {})[key] = task
+                    self._new.add(shard)
             elif isinstance(entry, Batch | End):
                 for decision in entry.fates:
                     self._forget(decision.seq)
@@ -42,15 +43,17 @@ class FreeOffers:
     def parts(self, store: Store, rng: random.Random | None) -> Iterator[list[Task]]:
         """Free offers, shard by shard, each listed when its turn comes.
 
-        rng: shuffles shards and offers; None: oldest first.
+        rng: shuffles shards and offers, shards of the last issue first; None: oldest first.
         """
         shards = sorted(self._shards)
         if rng is not None:
             rng.shuffle(shards)
+            shards.sort(key=lambda shard: shard not in self._new)
         for shard in shards:
             offers = self._shards.get(shard)
             if not offers:
                 continue
+            self._new.discard(shard)
             for key in store.keys(shard, start=min(offers)):
                 if key in offers:
                     self._forget(offers[key].seq)

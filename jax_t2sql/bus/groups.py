@@ -14,6 +14,7 @@ import numpy as np
 import zstandard
 from msgspec import Meta
 
+from jax_t2sql.bus.contract import Bounds
 from jax_t2sql.bus.entries import Count, Outcome, Part, Sha256, Task
 from jax_t2sql.bus.faults import BadObject
 
@@ -43,6 +44,9 @@ class Rollout(Part, frozen=True, kw_only=True):
     reward: the total, `terms` its parts by name. valid=False: no reward could be determined
     (infrastructure failed); the rollout then leaves mean and loss, and `reward` means nothing.
     ending: how the episode ended, `reason` in words, `trace` its text for reports.
+    experts_u16: of mixtures of experts, those that the first tokens went through when they were
+    sampled, [tokens, *experts_shape] with experts_shape = (layers, experts of a token); empty
+    without a record.
     """
 
     ids_i32: bytes
@@ -55,6 +59,8 @@ class Rollout(Part, frozen=True, kw_only=True):
     ending: _Name
     reason: str = ""
     trace: str = ""
+    experts_u16: bytes = b""
+    experts_shape: tuple[Count, Count] = (0, 0)
 
     @classmethod
     def make(
@@ -69,10 +75,12 @@ class Rollout(Part, frozen=True, kw_only=True):
         ending: str,
         reason: str = "",
         trace: str = "",
+        experts: tuple[bytes, int, int] | None = None,
     ) -> "Rollout":
         """From four sequences of one length. What unsampled positions hold does not matter.
 
         reward: None makes the rollout invalid.
+        experts: bytes, layers and experts of a token, as `experts_u16` and `experts_shape`.
         """
         mask = np.asarray(mask_T, bool)
         logprobs = np.where(mask, np.asarray(logprobs_T, np.float32), np.float32(0))
@@ -89,6 +97,8 @@ class Rollout(Part, frozen=True, kw_only=True):
             ending=ending,
             reason=reason,
             trace=trace,
+            experts_u16=experts[0] if experts else b"",
+            experts_shape=experts[1:] if experts else (0, 0),
         )
 
     def __len__(self) -> int:
@@ -109,6 +119,16 @@ class Rollout(Part, frozen=True, kw_only=True):
     @property
     def versions_T(self) -> np.ndarray:
         return np.frombuffer(self.versions_i32, "<i4")
+
+    @property
+    def experts_TLE(self) -> np.ndarray | None:
+        """int32 [T, layers, experts of a token], -1 where unknown; None without a record."""
+        if not self.experts_u16:
+            return None
+        known = np.frombuffer(self.experts_u16, "<u2").reshape(-1, *self.experts_shape)
+        whole = np.full((len(self), *self.experts_shape), -1, np.int32)
+        whole[: len(known)] = known
+        return whole
 
 
 class Group(Part, frozen=True, kw_only=True):
@@ -199,7 +219,7 @@ def decode_group(data: bytes) -> Group:
         raise BadObject("corrupt", f"does not decode: {error}") from error
 
 
-def check_group(group: Group, task: Task, *, contract: str, vocab_size: int, version: int) -> None:
+def check_group(group: Group, task: Task, *, contract: str, bounds: Bounds, version: int) -> None:
     """Is this group an answer to `task` that may be trained on at `version`?
 
     Raises:
@@ -219,11 +239,12 @@ def check_group(group: Group, task: Task, *, contract: str, vocab_size: int, ver
     if len(group.rollouts) != task.group_size:
         refuse(f"{len(group.rollouts)} rollouts, {task.group_size} were asked for")
     for number, rollout in enumerate(group.rollouts):
-        if fault := _rollout_fault(rollout, vocab_size=vocab_size, version=version):
+        if fault := _rollout_fault(rollout, bounds=bounds, version=version):
             refuse(f"rollout {number}: {fault}")
 
 
-def _rollout_fault(rollout: Rollout, *, vocab_size: int, version: int) -> str | None:
+def _rollout_fault(rollout: Rollout, *, bounds: Bounds, version: int) -> str | None:
+    vocab_size = bounds.vocab_size
     length = len(rollout.mask_u8)
     sizes = [len(x) for x in (rollout.ids_i32, rollout.logprobs_f32, rollout.versions_i32)]
     if sizes != [4 * length] * 3:
@@ -246,4 +267,19 @@ def _rollout_fault(rollout: Rollout, *, vocab_size: int, version: int) -> str | 
         return f"versions in {versions.min()}..{versions.max()}, the learner has 0..{version}"
     if not np.isfinite([rollout.reward, *rollout.terms.values()]).all():
         return f"a reward that is not finite ({rollout.reward}, {rollout.terms})"
-    return None
+    return _experts_fault(rollout, bounds.experts)
+
+
+def _experts_fault(rollout: Rollout, bounds: tuple[int, int, int] | None) -> str | None:
+    size, (layers, chosen) = len(rollout.experts_u16), rollout.experts_shape
+    if not size:
+        return None
+    if bounds is None:
+        return "a record of experts, and the run wants none"
+    if (layers, chosen) != bounds[:2]:
+        return f"experts of {layers} × {chosen} a token, the model has {bounds[0]} × {bounds[1]}"
+    tokens, rest = divmod(size, 2 * layers * chosen)
+    if rest or tokens > len(rollout):
+        return f"{size} bytes of experts for {len(rollout)} ids of {layers} × {chosen} experts"
+    highest = int(np.frombuffer(rollout.experts_u16, "<u2").max())
+    return f"expert {highest} of {bounds[2]}" if highest >= bounds[2] else None

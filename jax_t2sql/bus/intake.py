@@ -144,7 +144,7 @@ def fetch_group(store: Store, state: RunState, task: Task) -> ReadyGroup:
         group,
         task,
         contract=state.start.contract.sha256,
-        vocab_size=state.start.bounds.vocab_size,
+        bounds=state.start.bounds,
         version=state.version,
     )
     return ReadyGroup(task, group, sha256_hex(data))

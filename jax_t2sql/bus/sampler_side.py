@@ -83,11 +83,6 @@ class SamplerBus:
         """Offers of the log, as last refreshed, that nobody has claimed, oldest first."""
         return [task for part in self._free.parts(self.store, None) for task in part]
 
-    @property
-    def may_claim(self) -> bool:
-        """Whether the log, as last refreshed, has an offer that was not seen to be taken."""
-        return bool(self._free)
-
     def claim(self, limit: int, *, rng: random.Random | None = None) -> list[Task]:
         """Up to `limit` open tasks that are this sampler's from now on; may be fewer, or none.
 
@@ -197,13 +192,12 @@ class SamplerBus:
         return beat
 
     def _check(self, group: Group, task: Task) -> None:
-        bounds = self.state.start.bounds
         try:
             check_group(
                 group,
                 task,
                 contract=self.state.start.contract.sha256,
-                vocab_size=bounds.vocab_size,
+                bounds=self.state.start.bounds,
                 version=self.state.version,
             )
         except BadObject as error:

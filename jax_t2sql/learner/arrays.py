@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -113,6 +114,11 @@ class ShardingRules:
 def mesh_axes(entry: MeshAxes) -> tuple[str, ...]:
     """The mesh axes of a rule, as a tuple."""
     return () if entry is None else (entry,) if isinstance(entry, str) else entry
+
+
+def shards(mesh: Mesh | None, entry: MeshAxes) -> int:
+    """Into how many parts a rule divides an axis; without a mesh one."""
+    return 1 if mesh is None else math.prod(mesh.shape[axis] for axis in mesh_axes(entry))
 
 
 def shardings(descs: Tree, mesh: Mesh, rules: ShardingRules) -> Tree:

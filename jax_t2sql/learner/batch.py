@@ -110,10 +110,11 @@ class SharedPrefix:
 class PrefixRows:
     """Prompts that many trajectories begin with, in K blocks of C rows of P tokens.
 
-    Block k belongs to the micro-batches [k · M / K, (k + 1) · M / K) of its `LearnerBatch`.
+    Block k belongs to the micro-batches [stop of k - 1, stop of k) of its `LearnerBatch`.
 
     Attributes:
       tokens_KCP, positions_KCP, segments_KCP: as in `LearnerBatch`; a segment is one prompt.
+      stop_KC: int32, the same for all rows of a block.
       prefixes_MBT: int32, for every token of the batch the segment that it sees of its prefix row,
         0 for none; row b of B belongs to prefix row b // (B / C).
       replay_KCPLE: as in `LearnerBatch`, of the prompts' tokens.
@@ -122,6 +123,7 @@ class PrefixRows:
     tokens_KCP: np.ndarray | jax.Array
     positions_KCP: np.ndarray | jax.Array
     segments_KCP: np.ndarray | jax.Array
+    stop_KC: np.ndarray | jax.Array
     prefixes_MBT: np.ndarray | jax.Array
     replay_KCPLE: np.ndarray | jax.Array | None = None
 

@@ -91,16 +91,15 @@ def batch_gradient(
     """
     weights = slot_weights(batch, normalize)
     zeros = constrain(jax.tree.map(jnp.zeros_like, trainable))
-    per_block, used_K = _blocks(batch)
+    first_K, stop_K = _blocks(batch)
     unembed = model.unembed(base)
 
     def block(k, carry):
         gradient, totals = carry
         prefix_state, pull_prefix = jax.vjp(model.prefix(base, batch, k), trainable)
 
-        def micro_batch(i, carry):
+        def micro_batch(index, carry):
             gradient, d_state, totals = carry
-            index = k * per_block + i
             hidden_BND, pull_back = jax.vjp(
                 model.hidden(base, batch, k, index), trainable, prefix_state
             )
@@ -126,26 +125,26 @@ def batch_gradient(
         # Many micro-batches add to the state's gradient: float32, whatever the state is in.
         d_state = jax.tree.map(lambda x: jnp.zeros(x.shape, jnp.float32), prefix_state)
         carry = gradient, d_state, totals
-        gradient, d_state, totals = jax.lax.fori_loop(0, used_K[k], micro_batch, carry)
+        gradient, d_state, totals = jax.lax.fori_loop(first_K[k], stop_K[k], micro_batch, carry)
         d_state = jax.tree.map(lambda d, x: d.astype(x.dtype), d_state, prefix_state)
         (through_prefix,) = pull_prefix(d_state)
         return constrain(jax.tree.map(jnp.add, gradient, through_prefix)), totals
 
     start = zeros, lp.zero_totals(loss, with_reference=batch.reference_logprobs_MBN is not None)
-    gradient, totals = jax.lax.fori_loop(0, lp.used_prefix(used_K), block, start)
-    return gradient, lp.finish_totals(totals) | _counts(batch, per_block, used_K)
+    used = lp.used_prefix(stop_K - first_K)
+    gradient, totals = jax.lax.fori_loop(0, used, block, start)
+    return gradient, lp.finish_totals(totals) | _counts(batch, first_K, stop_K)
 
 
 def batch_logprobs(model: Model, base: Tree, trainable: Tree, batch: LearnerBatch) -> jax.Array:
     """Log-probs of all targets, 0 in empty slots."""
-    per_block, used_K = _blocks(batch)
+    first_K, stop_K = _blocks(batch)
     unembed = model.unembed(base)
 
     def block(k, out_MBN):
         state = model.prefix(base, batch, k)(trainable)
 
-        def micro_batch(i, out_MBN):
-            index = k * per_block + i
+        def micro_batch(index, out_MBN):
             targets_BN, mask_BN = _take((batch.targets_MBN, batch.mask_MBN), index)
             hidden_BND = model.hidden(base, batch, k, index)(trainable, state)
             chunk = model.chunk(unembed, trainable, hidden_BND)
@@ -155,30 +154,36 @@ def batch_logprobs(model: Model, base: Tree, trainable: Tree, batch: LearnerBatc
             logprobs_BN = jnp.where(mask_BN > 0, logprobs_BN, 0.0)
             return jax.lax.dynamic_update_index_in_dim(out_MBN, logprobs_BN, index, axis=0)
 
-        return jax.lax.fori_loop(0, used_K[k], micro_batch, out_MBN)
+        return jax.lax.fori_loop(first_K[k], stop_K[k], micro_batch, out_MBN)
 
     out_MBN = jnp.zeros(batch.mask_MBN.shape, jnp.float32)
-    return jax.lax.fori_loop(0, lp.used_prefix(used_K), block, out_MBN)
+    return jax.lax.fori_loop(0, lp.used_prefix(stop_K - first_K), block, out_MBN)
 
 
-def _blocks(batch: LearnerBatch) -> tuple[int, jax.Array]:
-    """Micro-batches a block, and how many of each block hold anything that is scored."""
-    blocks = 1 if batch.prefix is None else batch.prefix.tokens_KCP.shape[0]
-    per_block = batch.mask_MBN.shape[0] // blocks
-    mask_KI = jnp.any(batch.mask_MBN > 0, axis=(1, 2)).reshape(blocks, per_block)
-    return per_block, jnp.max(jnp.where(mask_KI, jnp.arange(1, per_block + 1), 0), axis=1)
+def _blocks(batch: LearnerBatch) -> tuple[jax.Array, jax.Array]:
+    """First and stop of each block's micro-batches; the last is one that holds a scored token."""
+    index_M = jnp.arange(batch.mask_MBN.shape[0])
+    if batch.prefix is None:
+        first_K, stop_K = jnp.zeros(1, jnp.int32), jnp.full(1, index_M.size)
+    else:
+        stop_K = jnp.max(batch.prefix.stop_KC, axis=1)
+        first_K = jnp.concatenate([jnp.zeros(1, stop_K.dtype), stop_K[:-1]])
+    used_M = jnp.any(batch.mask_MBN > 0, axis=(1, 2))
+    inside_KM = (index_M >= first_K[:, None]) & (index_M < stop_K[:, None])
+    return first_K, jnp.max(jnp.where(inside_KM & used_M, index_M + 1, first_K[:, None]), axis=1)
 
 
-def _counts(batch: LearnerBatch, per_block: int, used_K: jax.Array) -> lp.Totals:
+def _counts(batch: LearnerBatch, first_K: jax.Array, stop_K: jax.Array) -> lp.Totals:
     """Sampled tokens, and the share of the computed positions that is padding."""
     M, B, T = batch.segments_MBT.shape
-    used_M = (jnp.arange(per_block) < used_K[:, None]).reshape(M)
+    index_M = jnp.arange(M)
+    used_M = jnp.any((index_M >= first_K[:, None]) & (index_M < stop_K[:, None]), axis=0)
     real = jnp.sum((batch.segments_MBT > 0) & used_M[:, None, None])
     computed = jnp.sum(used_M) * B * T
     if batch.prefix is not None:
-        segments_KCP = batch.prefix.segments_KCP
-        real += jnp.sum((segments_KCP > 0) & (used_K > 0)[:, None, None])
-        computed += jnp.sum(used_K > 0) * segments_KCP[0].size
+        segments_KCP, used_K = batch.prefix.segments_KCP, stop_K > first_K
+        real += jnp.sum((segments_KCP > 0) & used_K[:, None, None])
+        computed += jnp.sum(used_K) * segments_KCP[0].size
     padding = 1.0 - real / jnp.maximum(computed, 1)
     return {"tokens": jnp.sum(batch.mask_MBN), "padding_share": padding.astype(jnp.float32)}
 

@@ -1,8 +1,9 @@
 """Packs trajectories into the fixed shapes of a `LearnerBatch`.
 
 Few shapes mean few compilations: T is the caller's row length, N equals T, B is the caller's
-micro-batch size, and M is rounded up to a power of two. The learner stops at the last micro-batch
-and the last slot in use, so rounding up costs a few kilobytes of integers and no arithmetic.
+micro-batch size, and M is the caller's, or a power of two where that is too few. The learner stops
+at the last micro-batch and the last slot in use, so empty ones cost a few kilobytes of integers and
+no arithmetic.
 """
 
 from __future__ import annotations
@@ -45,6 +46,7 @@ def pack(
     *,
     row_length: int,
     rows_per_microbatch: int,
+    microbatches: int = 1,
     packed: bool = True,
 ) -> LearnerBatch:
     """Lays trajectories out as rows of `row_length` tokens, several to a row.
@@ -55,6 +57,7 @@ def pack(
         over a much longer row is wasted on pairs that the segment mask hides.
       rows_per_microbatch: B. One micro-batch is in memory at a time; on a mesh, B must be a
         multiple of the devices that share the batch.
+      microbatches: least M, so that batches of different sizes have one shape.
       packed: False puts one trajectory in each row, for models that know no segments.
 
     Raises:
@@ -80,7 +83,7 @@ def pack(
         rows = [[index] for index in range(len(lengths))]
     pieces = [_Piece(t.ids_T, 0, t, t.replay_TLE) for t in trajectories]
     laid_out = [[(pieces[index], 0) for index in members] for members in rows]
-    M = _power_of_two(-(-len(rows) // rows_per_microbatch))
+    M = _at_least(microbatches, -(-len(rows) // rows_per_microbatch))
     return _lay_out(dict(enumerate(laid_out)), M, rows_per_microbatch, row_length)[0]
 
 
@@ -91,6 +94,8 @@ def pack_shared(
     row_length: int,
     rows_per_microbatch: int,
     prefix_rows: int = 1,
+    microbatches: int = 1,
+    blocks: int = 1,
 ) -> LearnerBatch:
     """Lays out trajectories so that those with the same prompt have it computed once.
 
@@ -105,6 +110,7 @@ def pack_shared(
       rows_per_microbatch: B, a multiple of `prefix_rows`.
       prefix_rows: C, prefix rows that are in memory at a time; on a mesh a multiple of the devices
         that share the batch.
+      microbatches, blocks: least M and K, so that batches of different sizes have one shape.
 
     Raises:
       ValueError: there is nothing to pack, a prompt or a continuation is too long, or the sizes do
@@ -146,21 +152,25 @@ def pack_shared(
     order = sorted(range(len(homes)), key=lambda r: -len(homes[r]))
 
     B, C, b = rows_per_microbatch, prefix_rows, rows_per_microbatch // prefix_rows
-    K = _power_of_two(-(-len(homes) // C))
-    per_block = _power_of_two(-(-max(len(rows) for rows in homes) // b))
-    rows, prefixes = {}, {}
+    K = _at_least(blocks, -(-len(homes) // C))
+    rows, prefixes, stops = {}, {}, []
     for place, r in enumerate(order):
         k, c = divmod(place, C)
+        if c == 0:  # the first of a block has the most rows
+            first = stops[-1] if stops else 0
+            stops.append(first + -(-len(homes[r]) // b))
         prefixes[place] = [(prompts[keys[i]], 0) for i in prefix_bins[r]]
         for number, row in enumerate(homes[r]):
             i, within = divmod(number, b)
-            rows[(k * per_block + i) * B + c * b + within] = row
-    batch, prefixes_MBT = _lay_out(rows, K * per_block, B, row_length)
+            rows[(first + i) * B + c * b + within] = row
+    stop_K = np.array(stops + [stops[-1]] * (K - len(stops)), np.int32)
+    batch, prefixes_MBT = _lay_out(rows, _at_least(microbatches, stops[-1]), B, row_length)
     above, _ = _lay_out(prefixes, K, C, prefix_length)
     prefix = PrefixRows(
         tokens_KCP=above.tokens_MBT,
         positions_KCP=above.positions_MBT,
         segments_KCP=above.segments_MBT,
+        stop_KC=np.tile(stop_K[:, None], C),
         prefixes_MBT=prefixes_MBT,
         replay_KCPLE=above.replay_MBTLE,
     )
@@ -193,8 +203,9 @@ _Row = list[tuple[_Piece, int]]
 """Pieces of a row, each with the segment of the prefix row that it sees."""
 
 
-def _power_of_two(count: int) -> int:
-    return 1 << (max(count, 1) - 1).bit_length()
+def _at_least(wanted: int, needed: int) -> int:
+    """What is wanted if it suffices, else a power of two that does: few sizes in all."""
+    return wanted if wanted >= needed else 1 << (needed - 1).bit_length()
 
 
 def _lay_out(rows: dict[int, _Row], M: int, B: int, T: int) -> tuple[LearnerBatch, np.ndarray]:

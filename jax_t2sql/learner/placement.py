@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Callable
 from typing import Any
 
@@ -11,7 +10,7 @@ import jax
 import optax
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from .arrays import ShardingRules, Tree, shardings
+from .arrays import ShardingRules, Tree, mesh_axes, shardings, shards
 from .batch import LearnerBatch
 from .state import Learner, LearnerState
 from .trainables import TrainableSpec
@@ -34,7 +33,7 @@ class Placement:
     @property
     def batch(self) -> NamedSharding:
         """Of every array of a `LearnerBatch`: rows are split, micro-batches and tokens are not."""
-        return NamedSharding(self.mesh, self.rules.spec((None, "batch", None)))
+        return NamedSharding(self.mesh, self.rules.spec((None, "batch")))
 
     def base(self, base: Tree) -> Tree:
         if self.base_desc is not None:
@@ -74,17 +73,15 @@ class Placement:
         return jax.tree.map(place, batch)
 
     def check_batch(self, batch: LearnerBatch) -> None:
-        axes = self.batch.spec[1]
-        names = (axes,) if isinstance(axes, str) else axes or ()
-        shards = math.prod(self.mesh.shape[name] for name in names)
+        names, parts = mesh_axes(self.rules.batch), shards(self.mesh, self.rules.batch)
         sizes = {"rows_per_microbatch": batch.tokens_MBT.shape[1]}
         if batch.prefix is not None:
             sizes["prefix_rows"] = batch.prefix.tokens_KCP.shape[1]
         for name, rows in sizes.items():
-            if rows % shards:
+            if rows % parts:
                 raise ValueError(
-                    f"micro-batches of {rows} rows cannot be split over the {shards} devices of "
-                    f"mesh axes {names}: pack with {name} a multiple of {shards}"
+                    f"micro-batches of {rows} rows cannot be split over the {parts} devices of "
+                    f"mesh axes {names}: pack with {name} a multiple of {parts}"
                 )
 
 

@@ -5,6 +5,7 @@ Weights, tokenizer and chat template from Hugging Face directories or, of dense 
 adapters in PEFT format.
 """
 
+from jax_t2sql.models.assemble import Layout
 from jax_t2sql.models.cache import KVCache, extend_fn, init_cache
 from jax_t2sql.models.config import ModelConfig
 from jax_t2sql.models.load import LoadedModel, check_model, load_model, save_hf
@@ -17,6 +18,7 @@ from jax_t2sql.models.transformer import hidden_fn, prefix_fn, routing_fn, unemb
 
 __all__ = [
     "KVCache",
+    "Layout",
     "LoadedModel",
     "ModelConfig",
     "Quantization",

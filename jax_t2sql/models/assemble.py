@@ -11,7 +11,7 @@ import numpy as np
 from jax.sharding import Mesh
 
 from jax_t2sql.errors import UserError
-from jax_t2sql.learner.arrays import ArrayDesc, ShardingRules
+from jax_t2sql.learner.arrays import ArrayDesc, ShardingRules, shards
 from jax_t2sql.models.config import ModelConfig
 from jax_t2sql.models.naming import FileTensor, Name, file_tensors, stacked_axes
 from jax_t2sql.models.params import Params, describe_params
@@ -54,6 +54,11 @@ class Layout:
     quantization: Quantization | None = None
     mesh: Mesh | None = None
     rules: ShardingRules = ShardingRules()
+
+    @property
+    def batch_shards(self) -> int:
+        """Devices, or groups of them, that the rows of a micro-batch are divided over."""
+        return shards(self.mesh, self.rules.batch)
 
 
 def assemble(config: ModelConfig, name: Name, source: Source, layout: Layout) -> Params:

@@ -6,10 +6,15 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax.sharding import Mesh
 
+from jax_t2sql.learner.arrays import ShardingRules
 from jax_t2sql.models.cached_attention import cached_attention
 from jax_t2sql.models.config import ModelConfig
+from jax_t2sql.models.experts import expert_mesh
+from jax_t2sql.models.fsdp import gathered, own_rows
 from jax_t2sql.models.modules import rms_norm
+from jax_t2sql.models.params import describe_params
 from jax_t2sql.models.rope import rope_tables
 from jax_t2sql.models.shapes import LayerGroup
 from jax_t2sql.models.transformer import decoder_layer, embed, layer_stack
@@ -47,17 +52,30 @@ def init_cache(config: ModelConfig, batch: int, slots: int, dtype: Any = jnp.flo
     return KVCache(keys=arrays(), values=arrays())
 
 
-def extend_fn(config: ModelConfig) -> Callable[..., tuple[jax.Array, KVCache]]:
+def extend_fn(
+    config: ModelConfig,
+    *,
+    record: bool = False,
+    mesh: Mesh | None = None,
+    rules: ShardingRules | None = None,
+) -> Callable[..., tuple[Any, ...]]:
     """Builds f(base, adapter, tokens_BT, positions_BT, valid_BS, cache, slot).
 
-    The result is (hidden_BTD after the final norm, the cache with the new tokens in it).
+    The result is (hidden_BTD after the final norm, the cache with the new tokens in it); with
+    `record` also the experts that were used, int32 [L, B, T, E] for the L layers that have any.
 
     Reads T more tokens of every row: their keys and values go to slots [slot, slot + T), the same
     for all rows, and each query sees the valid slots up to its own. `valid_BS` says which slots
     hold real tokens, the new ones included; rows of different lengths are padded on the left or
     hold gaps, and `positions_BT` counts real tokens only. T = 1 is a decoding step. Outputs at
     invalid slots are meaningless.
+
+    Args:
+      record: only for mixtures of experts.
+      mesh, rules: as `hidden_fn` takes them; B must be a multiple of the devices that share rows.
     """
+    where = expert_mesh(mesh, rules)
+    descs = describe_params(config)
     through_layers = _unrolled if config.num_layers <= _MAX_UNROLLED else _scanned
 
     def run(base, adapter, tokens_BT, positions_BT, valid_BS, cache, slot):
@@ -70,12 +88,18 @@ def extend_fn(config: ModelConfig) -> Callable[..., tuple[jax.Array, KVCache]]:
                 (k_GBSK, v_GBSK), state = write(k_BTGK, v_BTGK)
                 return cached_attention(q_BTHK, k_GBSK, v_GBSK, valid_BS, slot), state
 
-            x_BTD, state, _ = decoder_layer(config, group, *modules, x_BTD, tables, attend)
-            return x_BTD, state
+            params, pairs = modules
+            params = gathered(where, descs[group.name], params)
+            x_BTD, state, experts_BTE = decoder_layer(
+                config, group, params, pairs, x_BTD, tables, attend, mesh=where
+            )
+            return own_rows(where, x_BTD), state, experts_BTE
 
         stacks = [(group, layer_stack(base, adapter, group)) for group in config.layer_groups]
-        x_BTD, cache = through_layers(layer, stacks, embed(base, tokens_BT), cache, slot)
-        return rms_norm(x_BTD, base["final_norm"]["scale"], config.rms_norm_eps), cache
+        x_BTD = embed(base, tokens_BT, descs, where)
+        x_BTD, cache, experts_LBTE = through_layers(layer, stacks, x_BTD, cache, slot)
+        hidden_BTD = rms_norm(x_BTD, base["final_norm"]["scale"], config.rms_norm_eps)
+        return (hidden_BTD, cache, experts_LBTE) if record else (hidden_BTD, cache)
 
     return run
 
@@ -84,7 +108,7 @@ Stacks = list[tuple[LayerGroup, Any]]
 
 
 def _unrolled(layer: Callable, stacks: Stacks, x_BTD: jax.Array, cache: KVCache, slot: jax.Array):
-    arrays = []
+    arrays, experts = [], []
     for group, stack in stacks:
         for index in range(group.count):
             old = cache.keys[group.first + index], cache.values[group.first + index]
@@ -100,16 +124,17 @@ def _unrolled(layer: Callable, stacks: Stacks, x_BTD: jax.Array, cache: KVCache,
                 return written, written
 
             modules = jax.tree.map(lambda x, index=index: x[index], stack)
-            x_BTD, written = layer(group, modules, x_BTD, write)
+            x_BTD, written, experts_BTE = layer(group, modules, x_BTD, write)
             arrays.append(written)
+            experts += [experts_BTE] * group.sparse
     keys, values = zip(*arrays, strict=True)
-    return x_BTD, KVCache(keys=keys, values=values)
+    return x_BTD, KVCache(keys=keys, values=values), jnp.stack(experts) if experts else None
 
 
 def _scanned(layer: Callable, stacks: Stacks, x_BTD: jax.Array, cache: KVCache, slot: jax.Array):
     # The whole cache travels in the carry and is written in place: as an output of the scan every
     # layer's part would be copied at every step.
-    carry = (x_BTD, *cache.keys, *cache.values)
+    carry, experts_LBTE = (x_BTD, *cache.keys, *cache.values), None
     for group, stack in stacks:
 
         def body(carry, modules, group=group):
@@ -125,10 +150,11 @@ def _scanned(layer: Callable, stacks: Stacks, x_BTD: jax.Array, cache: KVCache, 
                 )
                 return tuple(whole[index].transpose(2, 0, 1, 3) for whole in written), written
 
-            x_BTD, written = layer(group, modules, x_BTD, write)
-            return (x_BTD, *written), None
+            x_BTD, written, experts_BTE = layer(group, modules, x_BTD, write)
+            return (x_BTD, *written), experts_BTE
 
         indices = group.first + jnp.arange(group.count)
-        carry, _ = jax.lax.scan(body, carry, (indices, *stack))
+        # The layers with experts are one group, the last.
+        carry, experts_LBTE = jax.lax.scan(body, carry, (indices, *stack))
     x_BTD, keys, values = carry
-    return x_BTD, KVCache(keys=(keys,), values=(values,))
+    return x_BTD, KVCache(keys=(keys,), values=(values,)), experts_LBTE

@@ -35,6 +35,11 @@ class ExpertMesh:
         return (*self.expert_axes, *mesh_axes(self.rules.mlp))
 
 
+def expert_mesh(mesh: Mesh | None, rules: ShardingRules | None) -> ExpertMesh | None:
+    """The two together; None without a mesh."""
+    return None if mesh is None else ExpertMesh(mesh, rules or ShardingRules())
+
+
 def run_experts(
     layer: dict[str, Any],
     pairs: dict[str, Any],

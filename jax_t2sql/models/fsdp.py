@@ -33,7 +33,7 @@ def gathered(
     partitioner, which knows what they become.
 
     Args:
-      descs: of the stack that the layer is a slice of; their first axis is the layer.
+      descs: of the parameters, or of the stack that the layer is a slice of.
     """
     if mesh is None:
         return layer
@@ -42,7 +42,7 @@ def gathered(
     def gather(desc: ArrayDesc, array: Any) -> Any:
         if not isinstance(array, jax.Array):
             return array
-        spec = mesh.rules.spec(desc.axes[1:])
+        spec = mesh.rules.spec(desc.axes[-array.ndim :])
         kept = (None if batch_axes & set(mesh_axes(entry)) else entry for entry in spec)
         sharding = NamedSharding(mesh.mesh, PartitionSpec(*kept))
         return jax.lax.with_sharding_constraint(array, sharding)

@@ -17,7 +17,7 @@ from jax_t2sql.models.config import ModelConfig
 from jax_t2sql.models.files import digest_files, read_json
 from jax_t2sql.models.gguf_files import GGUFFile, check_header, gguf_config, load_gguf
 from jax_t2sql.models.gguf_tokenizer import gguf_tokenizer
-from jax_t2sql.models.params import Params
+from jax_t2sql.models.params import Params, describe_params
 from jax_t2sql.models.quantized import Quantization
 from jax_t2sql.models.safetensors_files import load_safetensors, save_safetensors
 from jax_t2sql.models.tokenizer import Tokenizer
@@ -33,6 +33,7 @@ class LoadedModel:
     Attributes:
       source: what the user named.
       sha256: of the weight and configuration files; identifies the model in a run's contract.
+      layout: how the parameters are kept, and where.
     """
 
     config: ModelConfig
@@ -40,6 +41,12 @@ class LoadedModel:
     tokenizer: Tokenizer
     source: str
     sha256: str
+    layout: Layout = Layout()
+
+    @property
+    def described(self) -> Params:
+        """An `ArrayDesc` for each parameter."""
+        return describe_params(self.config, self.layout.dtype, self.layout.quantization)
 
 
 def load_model(
@@ -85,7 +92,7 @@ def load_model(
             f"the tokenizer of {source} has {model.tokenizer.vocab_size} ids, but the model embeds "
             f"only {model.config.vocab_size}; they do not belong together"
         )
-    return dataclasses.replace(model, source=str(source))
+    return dataclasses.replace(model, source=str(source), layout=layout)
 
 
 def check_model(source: str | Path) -> None:

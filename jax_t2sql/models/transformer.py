@@ -16,7 +16,7 @@ from jax_t2sql.learner.lora import lora_linear
 from jax_t2sql.models.attention import Implementation, row_attention, row_layout
 from jax_t2sql.models.attention_kinds import Attend, Tables, self_attention
 from jax_t2sql.models.config import ModelConfig
-from jax_t2sql.models.experts import ExpertMesh
+from jax_t2sql.models.experts import ExpertMesh, expert_mesh
 from jax_t2sql.models.feed_forward import mixture, swiglu
 from jax_t2sql.models.fsdp import gathered, own_rows
 from jax_t2sql.models.modules import rms_norm
@@ -66,7 +66,7 @@ def hidden_fn(
         parameters of one layer at a time (see `fsdp`) and computes its own experts; without them
         the compiler divides the work as it sees fit.
     """
-    how = Execution(remat, attention, _expert_mesh(mesh, rules))
+    how = Execution(remat, attention, expert_mesh(mesh, rules))
 
     def run(base, adapter, tokens_BT, positions_BT, segments_BT, replay_LBTE=None, *, prefix=None):
         return _forward(
@@ -101,7 +101,7 @@ def prefix_fn(
     The result is the state of a `SharedPrefix`: the keys and values of every layer. The last layer
     stops there, because nobody looks at what comes after. Arguments are those of `hidden_fn`.
     """
-    how = Execution(remat, attention, _expert_mesh(mesh, rules))
+    how = Execution(remat, attention, expert_mesh(mesh, rules))
 
     def run(base, adapter, tokens_CP, positions_CP, segments_CP, replay_LBTE=None):
         tables, layout = rope_tables(config, positions_CP), row_layout(segments_CP)
@@ -112,8 +112,8 @@ def prefix_fn(
             )
             return out, (k_CPGK, v_CPGK)
 
-        x_CPD, state = own_rows(how.mesh, embed(base, tokens_CP)), {}
         descs = describe_params(config)
+        x_CPD, state = embed(base, tokens_CP, descs, how.mesh), {}
         for group in config.layer_groups:
 
             def whole(x_CPD, modules, group=group):
@@ -141,10 +141,6 @@ def prefix_fn(
     return run
 
 
-def _expert_mesh(mesh: Mesh | None, rules: ShardingRules | None) -> ExpertMesh | None:
-    return None if mesh is None else ExpertMesh(mesh, rules or ShardingRules())
-
-
 def _forward(
     config: ModelConfig,
     base: dict[str, Any],
@@ -161,8 +157,8 @@ def _forward(
         layout = row_layout(segments_BT)
     else:
         layout = row_layout(segments_BT, prefix.prefixes_BT, prefix.segments_CP)
-    x_BTD, experts_LBTE = own_rows(how.mesh, embed(base, tokens_BT)), None
     descs = describe_params(config)
+    x_BTD, experts_LBTE = embed(base, tokens_BT, descs, how.mesh), None
     for group in config.layer_groups:
 
         def layer(x_BTD, modules, group=group):
@@ -211,9 +207,19 @@ def unembed_fn(config: ModelConfig) -> Callable[..., jax.Array]:
     return run
 
 
-def embed(base: dict[str, Any], tokens_BT: jax.Array) -> jax.Array:
-    """Token embeddings [B, T, D]."""
-    return jnp.take(base["embed"]["embedding"], tokens_BT, axis=0, mode="clip")
+def embed(
+    base: dict[str, Any],
+    tokens_BT: jax.Array,
+    descs: dict[str, Any],
+    mesh: ExpertMesh | None = None,
+) -> jax.Array:
+    """Token embeddings [B, T, D], split over the batch alone.
+
+    Every device looks its own tokens up in a table that is whole along the axes of the batch. Found
+    in a table whose width is split over them, they would have to be sent around afterwards.
+    """
+    table_VD = gathered(mesh, descs["embed"], base["embed"])["embedding"]
+    return own_rows(mesh, jnp.take(table_VD, tokens_BT, axis=0, mode="clip"))
 
 
 def layer_stack(

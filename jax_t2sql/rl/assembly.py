@@ -15,6 +15,7 @@ from jax_t2sql.bus import LearnerBus, Log, SamplerBus, Store, start_or_takeover
 from jax_t2sql.config_loading import to_dict
 from jax_t2sql.contract import make_bounds, make_contract, run_name
 from jax_t2sql.errors import UserError
+from jax_t2sql.experts_record import recorded_experts
 from jax_t2sql.history import History
 from jax_t2sql.learner import Checkpointer, Learner, LearnerState, TrainableSpec
 from jax_t2sql.models import export_adapter, save_hf
@@ -29,6 +30,7 @@ from jax_t2sql.rl.gate import LengthGate
 from jax_t2sql.rl.hosts import Hosts
 from jax_t2sql.rl.inline import InlineSampling
 from jax_t2sql.rl.loop import Hooks, Loop
+from jax_t2sql.rl.ratios import RatioWatch
 from jax_t2sql.rl.recording import Recorder
 from jax_t2sql.rl.tasks import Feed
 from jax_t2sql.rl.validation import FleetValidation
@@ -66,11 +68,19 @@ def lead_bus(run: Run, session: Session, checkpointer: Checkpointer) -> LearnerB
             f"the run in {session.location} was forked from {entries[0].parent} and has no"
             " checkpoint of its own yet; give --fork-from again"
         )
+    if entries and entries[0].parent is None and session.parent is not None:
+        raise UserError(
+            f"the run in {session.location} was begun without --fork-from; give a new --workdir"
+        )
     return start_or_takeover(
         session.store,
         run=run_name(contract),
         contract=contract,
-        bounds=make_bounds(run.config, vocab_size=run.model.config.vocab_size),
+        bounds=make_bounds(
+            run.config,
+            vocab_size=run.model.config.vocab_size,
+            experts=recorded_experts(run.config, run.model.config),
+        ),
         learner=f"{socket.gethostname()}-{os.getpid()}",
         config=to_dict(run.config),
         parent=session.parent.name if session.parent else None,
@@ -159,7 +169,7 @@ def make_loop(
         sampling=sampling,
         keep=keep,
         hooks=Hooks(
-            after_step=[watch.step, recorder.step],
+            after_step=[RatioWatch(), watch.step, recorder.step],
             after_publish=[evaluations.after_publish],
             after_evaluation=[best, watch.evaluation],
         ),

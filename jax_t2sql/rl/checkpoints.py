@@ -90,7 +90,9 @@ def save_and_publish(loop: Loop) -> None:
     full = len(loop.positions) == keep
     publish_files(loop, floor=loop.positions[0] if full else None)
     collect_groups(bus.store, bus.state)
-    collect_adapters(bus.store, bus.state, keep_newest=keep)
+    # A sampler may be about to serve any version that is not too old.
+    newest = max(keep, bus.state.start.bounds.max_staleness + 1)
+    collect_adapters(bus.store, bus.state, keep_newest=newest)
 
 
 def publish_files(loop: Loop, *, applied: bool = True, floor: int | None = None) -> None:
@@ -99,8 +101,8 @@ def publish_files(loop: Loop, *, applied: bool = True, floor: int | None = None)
     directory = loop.run.workdir / "export.tmp"
     shutil.rmtree(directory, ignore_errors=True)
     directory.mkdir()
-    with loop.timed("export"):
+    with loop.timed("publish"), loop.timed("export"):
         loop.export(loop.whole_state(), directory)
-    with loop.timed("bus"):
+    with loop.timed("publish"), loop.timed("bus"):
         loop.bus.publish(directory, applied=applied, floor=floor, keep=loop.keep())
     shutil.rmtree(directory)

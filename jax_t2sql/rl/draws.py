@@ -11,7 +11,7 @@ from typing import Any
 from data_pipelines.learnability import WeightedQuestions
 from data_pipelines.questions import QuestionStream
 from jax_t2sql.assembly import Run
-from jax_t2sql.bus import Group, LearnerBus, NewTask
+from jax_t2sql.bus import LearnerBus, NewTask
 from jax_t2sql.history import History
 from jax_t2sql.rollouts import rollout_seed
 from jax_t2sql.text2sql import Problem
@@ -56,9 +56,6 @@ class Draws:
             )
             for number, (name, origin) in enumerate(asked)
         ]
-
-    def observe(self, group: Group, *, signal: bool) -> None:
-        """The log tells all, and in an order that a restart finds again."""
 
     def state(self) -> dict[str, Any]:
         return (self._weighted or self._stream).state()

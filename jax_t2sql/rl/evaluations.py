@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from jax_t2sql.assembly import Run
+from jax_t2sql.errors import UserError
 from jax_t2sql.evaluation import Answer, unanswered
 from jax_t2sql.heldout import (
     evaluate_heldout,
@@ -137,10 +138,11 @@ class FleetEvaluations(_Watch):
         while self._validation.left and not loop.interrupted:
             loop.announce("wait")
             loop.sampling.work(loop)
-        paths = {name: final_path(self.run, name) for name in ("before", "after")}
-        if not all(path.is_file() for path in paths.values()):
+        if loop.interrupted:
             return None
-        return {name: json.loads(path.read_text()) for name, path in paths.items()}
+        return {
+            name: json.loads(final_path(self.run, name).read_text()) for name in ("before", "after")
+        }
 
     def _begin(self, loop: Loop, version: int) -> None:
         every = self.run.config.eval.every
@@ -166,7 +168,11 @@ class FleetEvaluations(_Watch):
             if name == "after":
                 self.judge_last(loop)
 
-        self._validation.begin(loop, version, self.final, done)
+        if not self._validation.begin(loop, version, self.final, done):
+            raise UserError(
+                f"version {version} cannot be evaluated {name} RL, since its files are not on the"
+                " bus; resume with --fleet.workers 0, or start anew in another --workdir"
+            )
 
     def _whole(self, answered: dict[str, Answer]) -> list[Answer]:
         """An answer to every final question; one that no sampler could give is wrong."""

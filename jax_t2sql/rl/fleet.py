@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable, Sequence
 
-from jax_t2sql.bus import Batch, Group, LearnerBus, ReadyGroup
+from jax_t2sql.bus import Batch, Group, Heartbeat, LearnerBus, ReadyGroup
 from jax_t2sql.bus.contract import beat_pause
 from jax_t2sql.rl.gate import LengthGate
 from jax_t2sql.rl.loop import Loop
@@ -60,6 +60,7 @@ class FleetSampling:
         self._missing = True  # a batch, when last looked at
         self._expired = self._said = self._stepped = clock()
         self._served = False
+        self._moved: dict[str, tuple[tuple[str, int], float]] = {}
 
     def room(self, loop: Loop) -> int:
         return fleet_room(loop.bus, groups=loop.run.config.rl.groups, ready=self._ready)
@@ -77,6 +78,7 @@ class FleetSampling:
             self._expired = now
             with loop.timed("bus"):
                 loop.bus.expire_claims(still_seconds=fleet.still_seconds, clock=self._clock)
+            self._watch(loop, now)
         with loop.timed("bus"):
             self._validation.work(loop)
         if self._missing:
@@ -113,7 +115,7 @@ class FleetSampling:
         self._gate.logged(batch)
         now = self._clock()
         total, self._stepped = max(now - self._stepped, 1e-9), now
-        beats = [beat for beat in loop.bus.heartbeats.values() if not beat.left]
+        beats = self._at_work(loop)
         proven = [beat.proven for beat in beats if beat.proven is not None]
         return {
             "seconds_step": total,
@@ -125,17 +127,32 @@ class FleetSampling:
             "in_flight": loop.bus.in_flight,
         }
 
+    def _watch(self, loop: Loop, now: float) -> None:
+        """Notes when each sampler's counter last moved, on this clock."""
+        for name, beat in loop.bus.heartbeats.items():
+            counter = (beat.incarnation, beat.counter)
+            if self._moved.get(name, (None, 0.0))[0] != counter:
+                self._moved[name] = (counter, now)
+
+    def _at_work(self, loop: Loop) -> list[Heartbeat]:
+        """Of the samplers that have not left nor stood still for too long, the last heartbeats."""
+        since = self._clock() - loop.run.config.fleet.still_seconds
+        beats = loop.bus.heartbeats.items()
+        return [beat for name, beat in beats if not beat.left and self._moved[name][1] > since]
+
     def _why(self, loop: Loop) -> str:
         """What a waiting learner tells its user."""
-        beats = [beat for beat in loop.bus.heartbeats.values() if not beat.left]
+        beats = self._at_work(loop)
         if not beats:
             return (
                 "waiting: no sampler is at work; start some: python -m jax_t2sql.sample --bus"
                 f" {self._location} --policy vllm:http://HOST:PORT"
             )
         errors = [f"; {beat.sampler}: {beat.last_error}" for beat in beats if beat.last_error]
+        left = self._validation.left
         return (
             f"waiting at step {loop.version}: {self._ready} of {loop.run.config.rl.groups} groups"
             f" are ready, {loop.bus.in_flight} under way with {len(beats)} samplers"
+            f"{f', {left} answers of evaluations to come' if left else ''}"
             f"{errors[0][:300] if errors else ''}"
         )

@@ -79,6 +79,7 @@ class Loop(Trainer):
       keep: names of adapters that garbage collection must spare now.
       stopped: why the loop ends before its last step; "" if it does not.
       positions: log indices of the checkpoints that this process made and keeps.
+      seen: open tasks whose groups have been looked at.
     """
 
     bus: LearnerBus
@@ -88,6 +89,7 @@ class Loop(Trainer):
     keep: Callable[[], Sequence[str]] = tuple
     stopped: str = ""
     positions: list[int] = field(default_factory=list)
+    seen: set[int] = field(default_factory=set)
 
     def stop(self, reason: str) -> None:
         """Ends the loop after the present step; the first reason stays."""

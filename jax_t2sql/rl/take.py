@@ -37,13 +37,14 @@ def take(loop: Loop) -> Taken:
     seconds = time.perf_counter() - started
     for ready in arrived:
         signal = not advantages(ready.group)[1]
-        if loop.feed.observe(ready, signal=signal):
+        if ready.task.seq not in loop.seen:
             fresh.append(ready.group)
             signals += signal
         if signal:
             learnable.append(ready)
         else:
             loop.bus.decide(ready.task.seq, "zero-signal")
+    loop.seen = loop.seen & loop.bus.state.open_tasks.keys() | {group.seq for group in fresh}
     loop.spend("bus" if fresh else "wait", seconds)  # a look that finds nothing delays nothing
     batch = list(loop.sampling.choose(loop, learnable))
     return Taken(batch, fresh, signals, sampled or fresh)

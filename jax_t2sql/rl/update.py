@@ -62,4 +62,5 @@ def _agreed(
 def _arrays(trainer: Trainer, groups: Sequence[Group], pack_seed: int) -> LearnerBatch:
     sequences = trajectories(groups)
     order = np.random.default_rng(pack_seed).permutation(len(sequences))
-    return make_batch([sequences[i] for i in order], trainer.run.config.learner)
+    run = trainer.run
+    return make_batch([sequences[i] for i in order], run.config.learner, run.batch_limits)

@@ -71,17 +71,18 @@ class FleetValidation:
         done: Callable[[list[Answer]], None],
         *,
         deadline: int = _NEVER,
-    ) -> None:
-        """Queues the questions for a version whose adapter is published; else does nothing."""
+    ) -> bool:
+        """Queues the questions for a version; False if its adapter was not published."""
         name = published_adapter(loop, version)
         if name is None:
-            return
+            return False
         evaluation = Evaluation(version, name, problems, deadline, done)
         fitting, too_long = self._prompts.split_by_length(problems)
         evaluation.todo.extend(fitting)
         for problem, reason in too_long:
             evaluation.answers[problem.question_id] = unanswered(problem, reason)
         self._queue.append(evaluation)
+        return True
 
     def work(self, loop: Loop) -> None:
         """Takes in answers, gives up what is overdue, issues what there are credits for."""
@@ -130,7 +131,7 @@ class FleetValidation:
                     )
                 )
         if tasks:
-            cursor = loop.feed.cursor(bus)
+            cursor = loop.feed.source.state()
             for task, (evaluation, problem) in zip(
                 bus.issue(tasks, cursor=cursor), owners, strict=True
             ):

@@ -1,50 +1,28 @@
-"""The in-process sampler: batched generation with a KV cache, for one machine.
+"""The in-process sampler: batched generation with a KV cache, for one process.
 
-A batch lives in three programs, each compiled once a shape bucket:
-
-* *prefill* runs each distinct prompt once, left-padded to a bucket, and keeps its keys and values;
-* *spread* copies a prompt's cache to the rows that continue it (the rollouts of a group) and makes
-  room for new tokens;
-* *decode* samples up to `chunk` tokens a row in a `while_loop`, then lets the host look at the text
-  for stop strings.
-
-Weights are arguments of all three, so another adapter is only another argument: nothing compiles
-again. A row's random numbers depend on its own seed and position alone, so a rollout can be
-sampled again in any other batch.
+A batch lives in the programs of `decoding`, each compiled once a shape bucket. Weights are
+arguments of all of them, so another adapter is only another argument: nothing compiles again. A
+row's random numbers depend on its own seed and position alone, so a rollout can be sampled again in
+any other batch.
 """
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
-from jax_t2sql.models import KVCache, ModelConfig, extend_fn, init_cache, unembed_fn
+from jax_t2sql.models import Layout, ModelConfig
 from jax_t2sql.sampling.buckets import bucket
+from jax_t2sql.sampling.decoding import Decoding, Sampled, decode, keep_rows, prefill, spread
 from jax_t2sql.sampling.policy import SampleRequest
-from jax_t2sql.text2sql.completion import Completion
+from jax_t2sql.text2sql.completion import Completion, ExpertRecord
 
 _PROMPT_BUCKET = 32
 _NEW_TOKEN_BUCKET = 32
-
-
-class DecodeState(NamedTuple):
-    """One batch while it is decoded: B rows, S cache slots, N new tokens at most."""
-
-    cache: KVCache
-    valid_BS: jax.Array  # bool: the slot holds a token of this row
-    slot: jax.Array  # i32 scalar: next slot to write, the same for all rows
-    positions_B: jax.Array  # i32: position of the next token to write
-    logits_BV: jax.Array  # f32: distribution of the next token
-    ids_BN: jax.Array  # i32
-    logprobs_BN: jax.Array  # f32
-    counts_B: jax.Array  # i32: tokens sampled so far
-    done_B: jax.Array  # bool
-    seeds_B: jax.Array  # u32
-    temperatures_B: jax.Array  # f32
-    limits_B: jax.Array  # i32: max_tokens
+# Fewer rows than this are not worth a program of their own: reading the weights takes the time.
+_FEWEST_ROWS = 16
 
 
 class Engine:
@@ -58,7 +36,9 @@ class Engine:
       version: number of batches that the weights were trained on.
       max_rows: continuations decoded side by side.
       max_prompt_tokens: distinct prompt tokens prefetched in one program (bounds memory).
-      chunk: tokens decoded between two looks for stop strings.
+      chunk: tokens decoded between two looks for stop strings and finished rows.
+      record_experts: completions hold the experts that each token went through.
+      layout: how the weights are kept; on a mesh the rows are divided like the learner's.
     """
 
     def __init__(
@@ -73,18 +53,19 @@ class Engine:
         max_rows: int = 384,
         max_prompt_tokens: int = 16_384,
         chunk: int = 16,
+        record_experts: bool = False,
+        layout: Layout | None = None,
     ):
         self.config, self.version = config, version
-        self.max_rows, self.max_prompt_tokens, self.chunk = max_rows, max_prompt_tokens, chunk
+        self.max_rows, self.max_prompt_tokens = max_rows, max_prompt_tokens
         self._base, self._adapter = base, adapter
         self._stop_ids = frozenset(int(i) for i in stop_ids)
         self._decode_text = decode
+        layout = layout or Layout()
+        what = Sampled(config=config, record=record_experts, layout=layout)
+        self._shards = layout.batch_shards
         stop_ids_K = tuple(sorted(self._stop_ids)) or (-1,)
-        self._prefill = jax.jit(functools.partial(_prefill, config))
-        self._spread = jax.jit(_spread, static_argnames=("slots", "new_tokens"))
-        self._decode = jax.jit(
-            functools.partial(_decode, config, stop_ids_K, chunk), donate_argnames=("state",)
-        )
+        self._programs = _programs(what, stop_ids_K, chunk)
 
     def set_weights(self, base: Any, adapter: Any, *, version: int) -> None:
         """Serves other weights of the same shapes from the next call on; compiles nothing."""
@@ -93,8 +74,7 @@ class Engine:
     @property
     def compilations(self) -> int:
         """Programs compiled so far: bounded by the shape buckets met."""
-        programs = (self._prefill, self._spread, self._decode)
-        return sum(program._cache_size() for program in programs)
+        return sum(program._cache_size() for program in self._programs.values())
 
     def generate(
         self, requests: Sequence[SampleRequest], *, stop_strings: Sequence[str] = ()
@@ -138,17 +118,28 @@ class Engine:
         self, requests: list[SampleRequest], stop_strings: tuple[str, ...]
     ) -> list[Completion]:
         prompts = list(dict.fromkeys(r.prompt_ids for r in requests))
-        row_of = {prompt: row for row, prompt in enumerate(prompts)}
         width = bucket(max(map(len, prompts)), smallest=_PROMPT_BUCKET)
-        new_tokens = bucket(max(r.max_tokens for r in requests), smallest=_NEW_TOKEN_BUCKET)
-        tokens_PT, positions_PT, valid_PT = _left_pad(prompts, width, bucket(len(prompts)))
-        logits_PV, cache = self._prefill(
+        tokens_PT, positions_PT, valid_PT = _left_pad(prompts, width, self._rows(len(prompts)))
+        logits_PV, cache, experts_PTLE = self._programs["prefill"](
             self._base, self._adapter, tokens_PT, positions_PT, valid_PT
         )
+        row_of = {prompt: row for row, prompt in enumerate(prompts)}
+        state = self._spread(requests, row_of, logits_PV, cache, valid_PT)
+        found = self._run(state, len(requests), stop_strings)
+        if experts_PTLE is not None:
+            experts_PTLE = np.asarray(experts_PTLE)
+        return [
+            self._completion(*found[index], _prompt_experts(experts_PTLE, row_of, request))
+            for index, request in enumerate(requests)
+        ]
 
-        rows = bucket(len(requests))
-        padding = [0] * (rows - len(requests))
-        state = self._spread(
+    def _rows(self, count: int) -> int:
+        return -(-bucket(count) // self._shards) * self._shards
+
+    def _spread(self, requests, row_of, logits_PV, cache, valid_PT) -> Decoding:
+        padding = [0] * (self._rows(len(requests)) - len(requests))
+        new_tokens = bucket(max(r.max_tokens for r in requests), smallest=_NEW_TOKEN_BUCKET)
+        return self._programs["spread"](
             logits_PV,
             cache,
             valid_PT,
@@ -157,42 +148,82 @@ class Engine:
             np.array([r.seed & 0xFFFFFFFF for r in requests] + padding, np.uint32),
             np.array([r.temperature for r in requests] + padding, np.float32),
             np.array([r.max_tokens for r in requests] + padding, np.int32),
-            slots=width + new_tokens,
+            slots=valid_PT.shape[1] + new_tokens,
             new_tokens=new_tokens,
         )
-        cuts: dict[int, int] = {}  # row -> tokens kept, where a stop string ended it
-        while True:
-            state = self._decode(self._base, self._adapter, state=state)
-            done_B = np.asarray(state.done_B)
-            counts_B, ids_BN = np.asarray(state.counts_B), np.asarray(state.ids_BN)
-            if stop_strings:
-                for row in range(len(requests)):
-                    if row not in cuts:
-                        cut = self._find_stop(ids_BN[row, : counts_B[row]], stop_strings)
-                        if cut is not None:
-                            cuts[row] = cut
-                done_B = done_B.copy()
-                done_B[list(cuts)] = True
-                state = state._replace(done_B=jnp.asarray(done_B))
-            if done_B.all():
-                break
-        logprobs_BN = np.asarray(state.logprobs_BN)
-        return [
-            self._completion(ids_BN[row, :kept], logprobs_BN[row, :kept], row in cuts)
-            for row in range(len(requests))
-            for kept in [cuts.get(row, int(counts_B[row]))]
-        ]
 
-    def _completion(self, ids_N: np.ndarray, logprobs_N: np.ndarray, cut: bool) -> Completion:
+    def _run(self, state: Decoding, count: int, stop_strings: tuple[str, ...]) -> dict[int, Any]:
+        """Decodes until all rows are done; (ids, log-probs, experts or None, cut) of each.
+
+        When half of the rows are done, the other half goes on alone.
+        """
+        found: dict[int, Any] = {}
+        # The request of each row; padding, and rows that are only there to fill up, have none.
+        request_B = np.where(
+            np.arange(state.done_B.shape[0]) < count, np.arange(len(state.done_B)), -1
+        )
+        while True:
+            state = self._programs["decode"](self._base, self._adapter, state=state)
+            done_B, counts_B = np.array(state.done_B), np.asarray(state.counts_B)
+            kept_B, cut_B = counts_B.copy(), np.zeros(len(done_B), bool)
+            if stop_strings:
+                ids_BN = np.asarray(state.ids_BN)
+                for row in np.flatnonzero(request_B >= 0):
+                    cut = self._find_stop(ids_BN[row, : counts_B[row]], stop_strings)
+                    if cut is not None:
+                        kept_B[row], cut_B[row], done_B[row] = cut, True, True
+            ended_B = done_B & (request_B >= 0)
+            live = np.flatnonzero(~done_B & (request_B >= 0))
+            fewer = self._fewer_rows(len(done_B), len(live))
+            if not live.size or fewer < len(done_B) or cut_B.any():
+                self._collect(state, np.flatnonzero(ended_B), request_B, kept_B, cut_B, found)
+                request_B[ended_B] = -1
+            if not live.size:
+                return found
+            if fewer < len(done_B):
+                # Filled up with a finished row, which goes on being finished.
+                filler = int(np.flatnonzero(done_B)[0])
+                rows_B = np.concatenate([live, np.full(fewer - len(live), filler)])
+                state = _with_done(state, done_B)
+                state = self._programs["keep_rows"](state, rows_B.astype(np.int32))
+                request_B = request_B[rows_B]
+            elif cut_B.any():
+                state = _with_done(state, done_B)
+
+    def _fewer_rows(self, rows: int, live: int) -> int:
+        """Halves the number of rows as long as the live ones fit."""
+        while rows // 2 >= max(live, _FEWEST_ROWS) and rows // 2 % self._shards == 0:
+            rows //= 2
+        return rows
+
+    def _collect(self, state, rows, request_B, kept_B, cut_B, found) -> None:
+        ids_BN, logprobs_BN = np.asarray(state.ids_BN), np.asarray(state.logprobs_BN)
+        experts_BNLE = None if state.experts_BNLE is None else np.asarray(state.experts_BNLE)
+        for row in rows:
+            kept = slice(0, kept_B[row])
+            experts = None if experts_BNLE is None else experts_BNLE[row, kept]
+            found[int(request_B[row])] = (
+                ids_BN[row, kept],
+                logprobs_BN[row, kept],
+                experts,
+                bool(cut_B[row]),
+            )
+
+    def _completion(self, ids_N, logprobs_N, experts_NLE, cut: bool, prompt_TLE) -> Completion:
         if int(ids_N[-1]) in self._stop_ids:
             stop = "stop_token"
         else:
             stop = "stop_string" if cut else "length"
+        experts = None
+        if prompt_TLE is not None:
+            whole_TLE = np.concatenate([prompt_TLE, experts_NLE])
+            experts = ExpertRecord(whole_TLE.astype("<u2").tobytes(), *whole_TLE.shape[1:])
         return Completion(
             ids=tuple(int(i) for i in ids_N),
             logprobs=tuple(float(x) for x in logprobs_N),
             stop=stop,
             version=self.version,
+            experts=experts,
         )
 
     def _find_stop(self, ids_N: np.ndarray, stop_strings: tuple[str, ...]) -> int | None:
@@ -224,104 +255,23 @@ def _left_pad(prompts: list[tuple[int, ...]], width: int, rows: int):
     return tokens_PT, positions_PT, valid_PT
 
 
-def _prefill(config, base, adapter, tokens_PT, positions_PT, valid_PT):
-    """Runs prompts: logits_PV of the token after each, and the cache that holds them."""
-    rows, width = tokens_PT.shape
-    dtype = base["embed"]["embedding"].dtype
-    cache = init_cache(config, rows, width, dtype)
-    hidden_PTD, cache = extend_fn(config)(
-        base, adapter, tokens_PT, positions_PT, valid_PT, cache, jnp.int32(0)
-    )
-    return unembed_fn(config)(base, adapter, hidden_PTD[:, -1]), cache
+def _with_done(state: Decoding, done_B: np.ndarray) -> Decoding:
+    # Where the programs put it, or they would be compiled for another place.
+    return state._replace(done_B=jax.device_put(done_B, state.done_B.sharding))
 
 
-def _spread(
-    logits_PV,
-    cache,
-    valid_PT,
-    rows_B,
-    lengths_B,
-    seeds_B,
-    temperatures_B,
-    limits_B,
-    *,
-    slots,
-    new_tokens,
-):
-    """Copies each prompt's cache to the rows that continue it; new slots are empty."""
-    width, rows = valid_PT.shape[1], rows_B.shape[0]
-
-    def widen(x, axis):
-        pad = [(0, 0)] * x.ndim
-        pad[axis] = (0, slots - width)
-        return jnp.pad(x, pad)
-
-    return DecodeState(
-        cache=jax.tree.map(lambda x: widen(jnp.take(x, rows_B, axis=1), 2), cache),
-        valid_BS=widen(valid_PT[rows_B], 1),
-        slot=jnp.int32(width),
-        positions_B=lengths_B,
-        logits_BV=logits_PV[rows_B],
-        ids_BN=jnp.zeros((rows, new_tokens), jnp.int32),
-        logprobs_BN=jnp.zeros((rows, new_tokens), jnp.float32),
-        counts_B=jnp.zeros(rows, jnp.int32),
-        done_B=limits_B <= 0,
-        seeds_B=seeds_B,
-        temperatures_B=temperatures_B,
-        limits_B=limits_B,
-    )
+def _prompt_experts(experts_PTLE, row_of, request: SampleRequest) -> np.ndarray | None:
+    if experts_PTLE is None:
+        return None
+    return experts_PTLE[row_of[request.prompt_ids], -len(request.prompt_ids) :]
 
 
-def sample_tokens(logits_BV, seeds_B, counts_B, temperatures_B):
-    """Draws one token a row: ids_B and log-probs_B.
-
-    The key of a draw is fold_in(key(seed), tokens sampled before), nothing else. Temperature 0
-    takes the argmax and reports the model's own log-prob.
-    """
-    greedy_B = temperatures_B <= 0
-    scale_B = jnp.where(greedy_B, 1.0, temperatures_B)
-    logprobs_BV = jax.nn.log_softmax(logits_BV / scale_B[:, None])
-
-    def noise(seed, count):
-        key = jax.random.fold_in(jax.random.key(seed), count)
-        return jax.random.gumbel(key, logits_BV.shape[1:])
-
-    noise_BV = jax.vmap(noise)(seeds_B, counts_B)
-    ids_B = jnp.argmax(logprobs_BV + jnp.where(greedy_B[:, None], 0.0, noise_BV), axis=-1)
-    return ids_B.astype(jnp.int32), jnp.take_along_axis(logprobs_BV, ids_B[:, None], 1)[:, 0]
-
-
-def _decode(config, stop_ids, chunk, base, adapter, state: DecodeState) -> DecodeState:
-    """Samples until `chunk` more tokens are there or every row is done."""
-    extend, unembed = extend_fn(config), unembed_fn(config)
-    rows_B = jnp.arange(state.done_B.shape[0])
-
-    def step(carry):
-        taken, s = carry
-        ids_B, logprobs_B = sample_tokens(s.logits_BV, s.seeds_B, s.counts_B, s.temperatures_B)
-        live_B = ~s.done_B
-        # A finished row writes to column N, which is out of range, and so is dropped.
-        column_B = jnp.where(live_B, s.counts_B, s.ids_BN.shape[1])
-        counts_B = s.counts_B + live_B
-        stopped_B = jnp.isin(ids_B, jnp.array(stop_ids, jnp.int32)) | (counts_B >= s.limits_B)
-        valid_BS = jax.lax.dynamic_update_slice(s.valid_BS, live_B[:, None], (0, s.slot))
-        hidden_BTD, cache = extend(
-            base, adapter, ids_B[:, None], s.positions_B[:, None], valid_BS, s.cache, s.slot
-        )
-        return taken + 1, s._replace(
-            cache=cache,
-            valid_BS=valid_BS,
-            slot=s.slot + 1,
-            positions_B=s.positions_B + 1,
-            logits_BV=unembed(base, adapter, hidden_BTD[:, 0]),
-            ids_BN=s.ids_BN.at[rows_B, column_B].set(ids_B, mode="drop"),
-            logprobs_BN=s.logprobs_BN.at[rows_B, column_B].set(logprobs_B, mode="drop"),
-            counts_B=counts_B,
-            done_B=s.done_B | stopped_B,
-        )
-
-    def more(carry):
-        taken, s = carry
-        return (taken < chunk) & ~s.done_B.all()
-
-    return jax.lax.while_loop(more, step, (jnp.int32(0), state))[1]
+def _programs(what: Sampled, stop_ids: tuple[int, ...], chunk: int) -> dict[str, Any]:
+    return {
+        "prefill": jax.jit(functools.partial(prefill, what)),
+        "spread": jax.jit(functools.partial(spread, what), static_argnames=("slots", "new_tokens")),
+        "decode": jax.jit(
+            functools.partial(decode, what, stop_ids, chunk), donate_argnames=("state",)
+        ),
+        "keep_rows": jax.jit(functools.partial(keep_rows, what)),
+    }

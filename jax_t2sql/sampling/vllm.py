@@ -7,6 +7,7 @@ answer by the base.
 """
 
 import asyncio
+import dataclasses
 import json
 import math
 import random
@@ -15,6 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from jax_t2sql.sampling.policy import SampleRequest
+from jax_t2sql.sampling.vllm_experts import ExpertShape, read_experts
 from jax_t2sql.sampling.vllm_http import CutOff, HttpClient, Unreachable, describe
 from jax_t2sql.text2sql.completion import Completion
 
@@ -57,6 +59,7 @@ class VllmClient:
       stop_ids: ids that end a turn.
       on_trouble: told what went wrong, in a line, each time; with "" when an answer came again.
       request_seconds: for one completion; a turn that takes longer counts as no answer.
+      experts: read the experts of every token from the answers, of a model of this shape.
     """
 
     def __init__(
@@ -68,11 +71,13 @@ class VllmClient:
         on_trouble: Callable[[str], None] = lambda line: None,
         request_seconds: float = 600.0,
         max_connections: int = 512,
+        experts: ExpertShape | None = None,
     ):
         self.http = HttpClient(url, max_connections=max_connections, timeout=request_seconds)
         self.vocab_size = vocab_size
         self.stop_ids = sorted(int(i) for i in stop_ids)
         self.on_trouble = on_trouble
+        self.experts = experts
         self._troubled = False
 
     async def sample(
@@ -100,13 +105,21 @@ class VllmClient:
             stop_token_ids=self.stop_ids,
             logprobs=0,
         )
-        return _completion(
+        completion = _completion(
             data,
             limit=request.max_tokens,
             vocab_size=self.vocab_size,
             stop_ids=self.stop_ids,
             version=version,
         )
+        if self.experts is None:
+            return completion
+        tokens = len(request.prompt_ids) + len(completion.ids)
+        try:
+            record = read_experts(data.get("routed_experts"), self.experts, tokens=tokens)
+        except ValueError as error:
+            raise Refused(str(error)) from error
+        return dataclasses.replace(completion, experts=record)
 
     async def top_logprob(self, ids: Sequence[int], *, adapter: str, temperature: float) -> float:
         """The greatest log-prob of the token after `ids`, as reported at a temperature."""

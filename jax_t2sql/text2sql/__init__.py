@@ -6,7 +6,7 @@ Knows no sampler and no array library: a `Codec` and `Completion`s are all it se
 """
 
 from jax_t2sql.text2sql.codec import Codec, Message, Style
-from jax_t2sql.text2sql.completion import Completion
+from jax_t2sql.text2sql.completion import Completion, ExpertRecord
 from jax_t2sql.text2sql.episode import (
     PromptTooLong,
     after_completion,
@@ -37,6 +37,7 @@ __all__ = [
     "Ending",
     "EpisodeConfig",
     "EpisodeState",
+    "ExpertRecord",
     "Generate",
     "Message",
     "Problem",

@@ -156,9 +156,14 @@ def _is_cut_off(
 
 
 def _append_sampled(state: EpisodeState, completion: Completion) -> EpisodeState:
-    count = len(completion.ids)
+    count, experts = len(completion.ids), completion.experts
+    if state.turns:
+        # A gap would shift what follows: after a turn without a record there is none.
+        known = state.experts is not None and experts is not None
+        experts = state.experts.then(experts) if known else state.experts
     return replace(
         state,
+        experts=experts,
         ids=state.ids + tuple(completion.ids),
         mask=state.mask + (True,) * count,
         logprobs=state.logprobs + tuple(completion.logprobs),

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from jax_t2sql.text2sql.codec import Style
+from jax_t2sql.text2sql.completion import ExpertRecord
 from jax_t2sql.text2sql.problem import Problem
 from jax_t2sql.text2sql.prompt_options import PLAIN, PromptOptions
 
@@ -95,6 +96,7 @@ class EpisodeState:
       logprobs: the sampler's log-prob of a sampled id; 0.0 of context.
       versions: the version that sampled an id; NO_VERSION of context.
       prompt_length: how many ids the first prompt has.
+      experts: of the first ids, as their first reader recorded them; None without a record.
       pending: what to do next; None when the episode has ended.
       ending: set when the episode has ended.
     """
@@ -106,6 +108,7 @@ class EpisodeState:
     logprobs: tuple[float, ...]
     versions: tuple[int, ...]
     prompt_length: int
+    experts: ExpertRecord | None = None
     turns: tuple[Turn, ...] = ()
     pending: Generate | RunSql | None = None
     ending: Ending | None = None

@@ -1,6 +1,6 @@
 """A simulated fleet in virtual time on a real bus: ``python tests/bench/fleet.py [WORKERS]``.
 
-Prints, for a whole fleet of WORKERS (default 1000: minutes and gigabytes) with long-tailed
+Prints, for a whole fleet of WORKERS (default 1000: 2 CPU-minutes and 3 GB) with long-tailed
 rollouts, what a group costs in operations of the object store once the window is full (a listing
 counts one for each 1,000 names), and how evenly work is shared. For idle time: `fleet_idle.py`.
 """

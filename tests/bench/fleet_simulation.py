@@ -196,7 +196,7 @@ class Simulation:
         self.at(self.now + self.pause * self.rng.uniform(0.5, 1.5), self.look, n)
 
     def claim(self, n):
-        if self.samplers[n].may_claim and not self.queues[n]:
+        if not self.queues[n]:
             limit = self.room[n] + self.step - 1
             self.queues[n] += self.samplers[n].claim(limit, rng=self.rng)
         while self.queues[n] and self.room[n]:

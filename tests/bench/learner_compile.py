@@ -11,8 +11,8 @@ import resource
 import jax
 import numpy as np
 
-from jax_t2sql.batching import make_batch
-from jax_t2sql.config import LearnerConfig
+from jax_t2sql.batching import make_batch, rollout_limits
+from jax_t2sql.config import LearnerConfig, RLConfig
 from jax_t2sql.learner import LoraSpec, Trajectory, cispo, make_learner, make_optimizer
 from jax_t2sql.models import (
     ModelConfig,
@@ -21,6 +21,14 @@ from jax_t2sql.models import (
     init_params,
     prefix_fn,
     unembed_fn,
+)
+from jax_t2sql.text2sql import EpisodeConfig
+
+PROMPTS, ANSWERS, GROUPS, MEMBERS = (320, 500), (20, 95), 4, 8
+LIMITS = rollout_limits(
+    range(*PROMPTS),
+    EpisodeConfig(style="direct", max_tokens_per_turn=ANSWERS[1]),
+    RLConfig(groups=GROUPS, group_size=MEMBERS),
 )
 
 
@@ -48,13 +56,13 @@ def make(layers: int):
     return config, learner
 
 
-def trajectories(rng: np.random.Generator, groups: int = 4) -> list[Trajectory]:
-    """Groups of eight with prompts of about 400 and answers of about 60 tokens."""
+def trajectories(rng: np.random.Generator) -> list[Trajectory]:
+    """Groups with prompts of about 400 and answers of about 60 tokens, as many as had a signal."""
     made = []
-    for _ in range(groups):
-        prompt = rng.integers(0, 512, rng.integers(320, 500))
-        for _ in range(8):
-            ids = np.concatenate([prompt, rng.integers(0, 512, rng.integers(20, 95))])
+    for _ in range(rng.integers(1, GROUPS + 1)):
+        prompt = rng.integers(0, 512, rng.integers(*PROMPTS))
+        for _ in range(MEMBERS):
+            ids = np.concatenate([prompt, rng.integers(0, 512, rng.integers(*ANSWERS))])
             sampled = np.arange(len(ids)) >= len(prompt)
             made.append(Trajectory(ids, sampled, np.full(len(ids), -6.0), rng.normal()))
     return made
@@ -66,7 +74,7 @@ def cpu_seconds() -> float:
 
 
 def main() -> None:
-    batch = make_batch(trajectories(np.random.default_rng(0)), LearnerConfig())
+    batch = make_batch(trajectories(np.random.default_rng(0)), LearnerConfig(), LIMITS)
     spent = {}
     for layers in (4, 4, 48):  # the first warms up the compiler and is not counted
         config, learner = make(layers)
@@ -88,7 +96,8 @@ def main() -> None:
     state, programs = learner.init(base, jax.random.key(1)), []
     for _ in range(50):
         before = len(compiled)
-        state, metrics = learner.update(base, state, make_batch(trajectories(rng), LearnerConfig()))
+        batch = make_batch(trajectories(rng), LearnerConfig(), LIMITS)
+        state, metrics = learner.update(base, state, batch)
         jax.block_until_ready(metrics)
         programs.append(len(compiled) - before)
     late = [step for step, count in enumerate(programs, start=1) if count and step > 2]

@@ -52,8 +52,9 @@ def go_on(inner, folder, **options):
     return Trainer(Dying(inner), folder, **options).run()
 
 
-@pytest.mark.parametrize("noisy", [False, True], ids=["exact", "noisy"])
-@pytest.mark.parametrize("done", [False, True], ids=["before", "after"])
+@pytest.mark.parametrize(
+    ("done", "noisy"), [(False, False), (True, True)], ids=["before, exact", "after, noisy"]
+)
 def test_a_kill_at_any_boundary_loses_and_repeats_nothing(folders, done, noisy):
     calm, weights = calm_run(next(folders))
     assert set(calm.names) == {"create", "update", "checkpoint", "delete"}

@@ -59,6 +59,6 @@ def test_large_fleets_look_and_beat_less_often():
         beat = beat_pause(bounds, still_seconds=still_seconds, **options)
         return idle_pause(bounds, **options), beat
 
-    assert pauses(16) == (1.5, 6.0) and pauses(4000) == (20.0, 72.0)
+    assert pauses(4) == (0.5, 5.0) and pauses(4000) == (20.0, 72.0)
     assert pauses(4000, 60.0)[1] == 12.0, "four beats may be lost"
     assert [claim_step(n) for n in (1, 4, 16, 64)] == [1, 1, 4, 16]

@@ -2,10 +2,10 @@ import msgspec
 import numpy as np
 import pytest
 import zstandard
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jax_t2sql.bus import BadObject, Group, Task
+from jax_t2sql.bus import BadObject, Bounds, Group, Task
 from jax_t2sql.bus import groups as module
 from jax_t2sql.bus.groups import check_group, decode_group, encode_group
 
@@ -24,10 +24,9 @@ def make(kit):
 
 @pytest.fixture(scope="module")
 def check(kit):
-    def check_it(group, *, version=5):
-        check_group(
-            group, TASK, contract=kit.contract.sha256, vocab_size=kit.vocab, version=version
-        )
+    def check_it(group, *, version=5, experts=None):
+        bounds = Bounds(vocab_size=kit.vocab, groups_per_batch=2, experts=experts)
+        check_group(group, TASK, contract=kit.contract.sha256, bounds=bounds, version=version)
 
     return check_it
 
@@ -36,6 +35,7 @@ def wire(rollout, **changes):
     return msgspec.structs.replace(rollout, **changes)
 
 
+@settings(deadline=None)
 @given(
     tokens=st.lists(
         st.tuples(
@@ -82,6 +82,33 @@ def test_float_noise_above_zero_is_stored_as_zero_and_no_more(kit, make, check):
         check(group)
 
 
+def test_experts_travel_with_their_tokens_and_are_checked(kit, make, check):
+    """Two layers, three of eight experts a token; the last token was never read."""
+    known = np.random.default_rng(0).integers(0, 8, (7, 2, 3))
+
+    def group(experts, shape=(2, 3)):
+        record = experts.astype("<u2").tobytes(), *shape
+        return make(rollouts=[kit.rollout(experts=record), kit.rollout()])
+
+    back = decode_group(encode_group(group(known)))
+    check(back, experts=(2, 3, 8))
+    experts_TLE = back.rollouts[0].experts_TLE
+    assert experts_TLE.shape == (8, 2, 3) and (experts_TLE[7] == -1).all()
+    np.testing.assert_array_equal(experts_TLE[:7], known)
+    assert back.rollouts[1].experts_TLE is None
+    for bad, bounds, message in (
+        (group(known), None, "the run wants none"),
+        (group(known), (3, 3, 8), "experts of 2 × 3 a token, the model has 3 × 3"),
+        (group(known), (2, 3, 7), "expert 7 of 7"),
+        (group(known.ravel()[:-1]), (2, 3, 8), "82 bytes of experts for 8 ids"),
+        (group(np.zeros((9, 2, 3))), (2, 3, 8), "108 bytes of experts for 8 ids"),
+        (group(known, (0, 3)), (2, 3, 8), "experts of 0 × 3"),
+    ):
+        with pytest.raises(BadObject, match=message) as caught:
+            check(bad, experts=bounds)
+        assert caught.value.fate == "invalid"
+
+
 def test_a_truncated_object_is_corrupt_wherever_it_ends(make):
     data = encode_group(make())
     for length in range(len(data)):
@@ -104,6 +131,7 @@ def test_a_flipped_bit_is_corrupt_wherever_it_is(make):
             assert decoded == group
 
 
+@settings(deadline=None)
 @given(st.binary(max_size=200))
 def test_noise_is_corrupt(data):
     for candidate in (data, zstandard.compress(data)):

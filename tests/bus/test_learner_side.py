@@ -395,6 +395,37 @@ def test_claims_cost_one_listing_and_one_read_each(kit, s3, s3_location):
     assert reads() == 0, "the heartbeat names them"
 
 
+def test_who_picks_at_random_and_finds_nothing_waits_for_news(kit, store, sampler_of):
+    bus = kit.lead(store, bounds=bounds(kit, groups_per_batch=2500))
+    bus.issue(kit.new_tasks(2200), cursor={})
+    late, early, rng = sampler_of("late"), sampler_of("early"), random.Random(0)
+    assert len(early.claim(2200)) == 2200
+    listed, keys = [], store.keys
+
+    def counted(prefix, start=""):
+        listed.append(prefix)
+        return keys(prefix, start=start)
+
+    late.store = SimpleNamespace(
+        keys=counted, create=store.create, read=store.read, overwrite=store.overwrite
+    )
+
+    def listings():
+        assert late.claim(1, rng=rng) == []
+        found = len(listed)
+        listed.clear()
+        return found
+
+    assert [listings() for _ in range(3)] == [1, 0, 0], "one shard tells of the others"
+    for _ in range(3):
+        assert listings() == 0
+        late.refresh()
+    assert listings() == 1, "after a few looks it tries again"
+    bus.issue(kit.new_tasks(1), cursor={})
+    late.refresh()
+    assert len(late.claim(1, rng=rng)) == 1, "and at once when there is something new"
+
+
 def test_a_claim_lists_one_shard_and_none_that_is_known_to_be_taken(kit, store, sampler_of):
     bus = kit.lead(store, bounds=bounds(kit, groups_per_batch=2500))
     bus.issue(kit.new_tasks(2500), cursor={})

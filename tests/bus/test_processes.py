@@ -71,6 +71,19 @@ def test_a_poisonous_task_fails_after_its_attempts_and_stops_nobody(tmp_path):
     assert sorted(failed) == [0, 1]
 
 
+def test_sigkill_at_every_boundary_loses_and_repeats_nothing(tmp_path):
+    command = [sys.executable, str(FLEET.with_name("kill_run.py")), str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    assert told["calm"]["faults"] == [] and told["calm"]["ended"]
+    assert {each["act"] for each in told["killed"]} == {"create", "update", "checkpoint", "delete"}
+    for number, each in enumerate(told["killed"]):
+        place = f"killed after act {number} ({each['act']}): {done.stderr}"
+        assert each["statuses"] == [-signal.SIGKILL, 0], place
+        assert each["faults"] == [] and each["after"] == told["calm"], place
+
+
 def start_learner(bus, work, steps):
     work.mkdir(exist_ok=True)
     command = [sys.executable, str(LEARNER), str(bus), str(work), str(steps)]

@@ -2,7 +2,7 @@
 
 A process of its own, because the number of devices is fixed when JAX starts:
 
-    python mesh_program.py {equal MODEL | inspect}
+    python mesh_program.py {equal | inspect} MODEL
 """
 
 import dataclasses
@@ -142,11 +142,12 @@ def equal(name):
             print(json.dumps(report), flush=True)
 
 
-def inspect():
-    """Collectives and memory of a compiled update whose base is split eight ways."""
-    values = VALUES | {"num_hidden_layers": 6, "hidden_size": 64, "intermediate_size": 256}
+def inspect(name):
+    """Collectives and memory of a compiled update whose base is split among eight devices."""
+    values, shape = {"dense": (VALUES, (1, 8, 1, 1)), "sparse": (SPARSE, (2, 2, 2, 1))}[name]
+    values = values | {"num_hidden_layers": 6, "hidden_size": 64, "intermediate_size": 256}
     config = ModelConfig.from_hf(values)
-    mesh, described = make_mesh((1, 8, 1, 1)), describe_params(config)
+    mesh, described = make_mesh(shape), describe_params(config)
     learner = learner_for(config, mesh=mesh, base_desc=described)
     split = shardings(described, mesh, ShardingRules())
     base = jax.tree.map(

@@ -53,7 +53,7 @@ else:
 def run_child(directory: Path, fault: str) -> subprocess.CompletedProcess:
     env = {**os.environ, "PYTHONPATH": str(ROOT), "JAX_PLATFORMS": "cpu"}
     command = [sys.executable, "-c", CHILD, str(directory), fault]
-    return subprocess.run(command, capture_output=True, text=True, env=env, timeout=300)
+    return subprocess.run(command, capture_output=True, text=True, env=env, timeout=3600)
 
 
 @pytest.mark.parametrize("moment", ["os.mkdir", "os.rename"])

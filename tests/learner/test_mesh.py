@@ -86,7 +86,7 @@ def test_eight_devices_learn_what_one_does(tmp_path):
         capture_output=True,
         text=True,
         env=env,
-        timeout=600,
+        timeout=3600,
     )
     assert done.returncode == 0, done.stderr
     assert "refused: micro-batches of 3 rows" in done.stdout and "a multiple of 4" in done.stdout

@@ -21,7 +21,7 @@ def test_a_users_own_module_and_functions_learn_on_eight_devices():
         capture_output=True,
         text=True,
         env=env,
-        timeout=600,
+        timeout=3600,
     )
     assert done.returncode == 0, done.stderr
     rewards = {line.split()[0]: [float(x) for x in line.split()[1:]] for line in

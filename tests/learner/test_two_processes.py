@@ -40,7 +40,7 @@ def run_both(phase, directory):
         for i in range(2)
     ]
     try:
-        results = [process.communicate(timeout=600) for process in running]
+        results = [process.communicate(timeout=3600) for process in running]
     finally:
         for process in running:
             process.kill()

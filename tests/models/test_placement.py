@@ -95,7 +95,7 @@ def test_parts_on_eight_devices_are_the_whole(tmp_path):
         capture_output=True,
         text=True,
         env=environment(8),
-        timeout=300,
+        timeout=3600,
     )
     assert done.returncode == 0, done.stderr
     assert "refused: axis 'mlp'" in done.stdout and "(2, 8, 7, 32)" in done.stdout
@@ -134,7 +134,7 @@ def test_a_process_holds_its_own_part_and_little_more(large_model):
         for process in range(2)
     ]
     try:
-        outputs = [program.communicate(timeout=300) for program in programs]
+        outputs = [program.communicate(timeout=3600) for program in programs]
     finally:
         for program in programs:
             program.kill()

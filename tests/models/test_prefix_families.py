@@ -6,9 +6,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
+import pytest
 
 from jax_t2sql.learner import LoraSpec, Trajectory, cispo, make_learner, pack, pack_shared
-from jax_t2sql.models import hidden_fn, prefix_fn, unembed_fn
+from jax_t2sql.models import hidden_fn, init_params, prefix_fn, unembed_fn
 
 
 def keep_gradient() -> optax.GradientTransformation:
@@ -27,9 +28,15 @@ def group(seed, prompt_length, answer_length, size=3):
     return made
 
 
-def test_shared_prompts_change_neither_loss_nor_gradient(make_sparse, make_params):
-    config = make_sparse("qwen3_moe")
-    base, made = make_params(config), group(0, 20, 6) + group(1, 9, 4)
+@pytest.mark.parametrize("architecture", ["qwen3_moe", "deepseek_v3", "glm4_moe"])
+def test_shared_prompts_change_neither_loss_nor_gradient(architecture, make_sparse):
+    """With initial weights, of a size that training meets.
+
+    Weights ten times as large make softmax and routing so sharp that rounding alone moves the
+    gradient by percents; in float64 both ways agree to 1e-14 there too.
+    """
+    config = make_sparse(architecture)
+    base, made = init_params(config, jax.random.key(0)), group(0, 20, 6) + group(1, 9, 4)
     learner = make_learner(
         hidden_fn(config),
         unembed_fn(config),

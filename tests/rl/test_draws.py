@@ -110,9 +110,7 @@ class Process:
             self.point()
         learnable = []
         for ready in self.bus.ready_groups():
-            signal = not advantages(ready.group)[1]
-            feed.observe(ready, signal=signal)
-            if signal:
+            if not advantages(ready.group)[1]:
                 learnable.append(ready)
             else:
                 self.bus.decide(ready.task.seq, "zero-signal")

@@ -158,7 +158,7 @@ def test_a_waiting_learner_says_why():
     sampling = FleetSampling(
         location="B",
         gate=LengthGate(0),
-        validation=SimpleNamespace(work=lambda loop: None),
+        validation=SimpleNamespace(work=lambda loop: None, left=3),
         clock=lambda: now[0],
         pause=lambda seconds: now.__setitem__(0, now[0] + max(seconds, 0.5)),
     )
@@ -182,4 +182,10 @@ def test_a_waiting_learner_says_why():
     fleet.sampler.heartbeat(last_error="the server: 503")
     while len(said) < 2:
         sampling.work(loop)
-    assert "0 of 2 groups are ready, 2 under way with 1 samplers; s: the server: 503" in said[1]
+    assert (
+        "0 of 2 groups are ready, 2 under way with 1 samplers, 3 answers of evaluations to come;"
+        " s: the server: 503"
+    ) in said[1]
+    while len(said) < 5:  # its counter does not move any more
+        sampling.work(loop)
+    assert "no sampler is at work" in said[4]

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from jax_t2sql.learner import LoraSpec, Trajectory, make_learner, make_optimizer, pack, sft
-from jax_t2sql.models import ModelConfig, hidden_fn, init_params, unembed_fn
+from jax_t2sql.models import ModelConfig, hidden_fn, init_params, routing_fn, unembed_fn
+from jax_t2sql.models.shapes import MoEConfig
 from jax_t2sql.sampling.buckets import bucket
 from jax_t2sql.sampling.engine import Engine
 from jax_t2sql.sampling.policy import SampleRequest
@@ -42,6 +43,13 @@ def params():
 @pytest.fixture(scope="module")
 def engine(params):
     return Engine(CONFIG, params, stop_ids=(STOP,), decode=text, chunk=4)
+
+
+@pytest.fixture(scope="module")
+def make_sparse_model():
+    moe = MoEConfig(num_experts=8, experts_per_token=2, expert_size=16, dense_layers=1)
+    config = dataclasses.replace(CONFIG, architecture="qwen3_moe", num_layers=3, moe=moe)
+    return config, jax.tree.map(lambda x: 3 * x, init_params(config, jax.random.key(0)))
 
 
 def prompt(seed, length):
@@ -224,15 +232,61 @@ def test_compilations_are_bounded_by_buckets(params):
 
 def test_a_group_prefills_its_prompt_once(engine, monkeypatch):
     seen = []
-    prefill = engine._prefill
+    prefill = engine._programs["prefill"]
 
     def record(base, adapter, tokens_PT, positions_PT, valid_PT):
         seen.append(int(valid_PT.any(axis=1).sum()))
         return prefill(base, adapter, tokens_PT, positions_PT, valid_PT)
 
-    monkeypatch.setattr(engine, "_prefill", record)
+    monkeypatch.setitem(engine._programs, "prefill", record)
     engine.generate(requests())
     assert seen == [4]
+
+
+def test_rows_that_are_done_are_left_out_and_change_nothing(params, monkeypatch):
+    """Of 40 rows 35 end at once; the batch goes on with fewer, and each row samples the same."""
+    wanted = [
+        dataclasses.replace(request, max_tokens=4 if i % 8 else 30)
+        for i, request in enumerate(requests(40))
+    ]
+    results, rows = [], []
+    for fewest in (8, 1000):
+        monkeypatch.setattr("jax_t2sql.sampling.engine._FEWEST_ROWS", fewest)
+        engine = Engine(CONFIG, params, stop_ids=(STOP,), decode=text, chunk=4)
+        decode, seen = engine._programs["decode"], []
+
+        def record(base, adapter, *, state, decode=decode, seen=seen):
+            seen.append(state.done_B.shape[0])
+            return decode(base, adapter, state=state)
+
+        monkeypatch.setitem(engine._programs, "decode", record)
+        results.append(engine.generate(wanted, stop_strings=("00",)))
+        rows.append(seen)
+    assert set(rows[0]) == {48, 12} and set(rows[1]) == {48}
+    fewer, all_rows = results
+    assert [(c.ids, c.stop) for c in fewer] == [(c.ids, c.stop) for c in all_rows]
+    for one, other in zip(fewer, all_rows, strict=True):
+        np.testing.assert_allclose(one.logprobs, other.logprobs, atol=2e-5)
+
+
+def test_recorded_experts_are_those_of_the_whole_sequence(make_sparse_model):
+    """One dense and two sparse layers; every token read has its experts, however it was read."""
+    config, base = make_sparse_model
+    engine = Engine(config, base, stop_ids=(STOP,), decode=text, chunk=4, record_experts=True)
+    wanted = requests()
+    route = jax.jit(routing_fn(config))
+    for request, completion in zip(wanted, engine.generate(wanted), strict=True):
+        ids = np.zeros((1, 40), np.int32)
+        sequence = request.prompt_ids + completion.ids
+        ids[0, : len(sequence)] = sequence
+        real = (np.arange(40) < len(sequence)).astype(np.int32)[None]
+        experts_LBTE = np.asarray(route(base, None, ids, np.arange(40)[None], real))
+        record = completion.experts
+        found = np.frombuffer(record.data, "<u2").reshape(-1, record.layers, record.chosen)
+        assert len(record) == len(found) == len(sequence)
+        np.testing.assert_array_equal(
+            np.sort(found, -1), np.sort(experts_LBTE[:, 0, : len(sequence)].swapaxes(0, 1), -1)
+        )
 
 
 def test_limits_are_checked(engine):

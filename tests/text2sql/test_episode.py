@@ -11,6 +11,7 @@ from jax_t2sql.text2sql import (
     Completion,
     Ending,
     EpisodeConfig,
+    ExpertRecord,
     Generate,
     Problem,
     PromptTooLong,
@@ -199,6 +200,22 @@ def test_a_turn_that_ends_on_its_last_token_is_whole(zoo, tokenizer, codec, stop
     state = start(PROBLEM, (1, 2), EpisodeConfig(max_tokens_per_turn=length))
     completion = complete(Say(solution(), stop), state.pending, tokenizer, 0)
     assert after_completion(state, completion, codec).ending.kind == "answered"
+
+
+def test_experts_are_those_of_each_tokens_first_reader(tokenizer, codec):
+    """The second turn reads the first one's tokens again; only what was new counts."""
+    state, kept = start(PROBLEM, (1, 2), EpisodeConfig(max_context=4096)), []
+    for number, text in enumerate(("hm", solution()), start=1):
+        completion = complete(Say(text, "stop_token"), state.pending, tokenizer, 0)
+        read = len(state.ids) + len(completion.ids) - 1
+        record = ExpertRecord(bytes([number, 0] * read * 6), layers=2, chosen=3)
+        kept += [number] * (read - len(kept))
+        completion = dataclasses.replace(completion, experts=record)
+        state = after_completion(state, completion, codec)
+    assert state.ending.kind == "answered" and 0 < kept.count(1) < kept.count(2) + kept.count(1)
+    assert state.experts.data[::12] == bytes(kept) and len(state.experts) == len(state.ids) - 1
+    with pytest.raises(ValueError, match="7 bytes are no record of 2 layers with 3 experts"):
+        ExpertRecord(b"1234567", 2, 3)
 
 
 def test_a_call_after_the_last_turn_breaks_the_contract(run):

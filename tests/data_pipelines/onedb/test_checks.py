@@ -67,6 +67,11 @@ CASES = [
         make("SELECT title FROM book ORDER BY title LIMIT 3", grading="list"),
     ),
     (
+        "idle_limit",
+        make("SELECT genre FROM book GROUP BY genre ORDER BY SUM(pages) LIMIT 5", grading="list"),
+        make("SELECT genre FROM book GROUP BY genre ORDER BY SUM(pages) LIMIT 2", grading="list"),
+    ),
+    (
         "idle_piece",
         make(
             "SELECT title FROM book WHERE pages > 600 AND book_id > 0",

@@ -37,6 +37,23 @@ def test_undeclared_key_is_guessed_with_its_confidence(live):
     assert edge.childless and not edge.single
 
 
+def test_number_that_is_a_reference_is_no_number(tmp_path):
+    import sqlite3
+
+    path = tmp_path / "world.sqlite"
+    with sqlite3.connect(path) as db:
+        db.execute("CREATE TABLE town (id INTEGER PRIMARY KEY, name TEXT)")
+        db.execute("CREATE TABLE land (name TEXT PRIMARY KEY, seat INTEGER, height INTEGER)")
+        db.executemany("INSERT INTO town VALUES (?, ?)", [(i, f"t{i}") for i in range(1, 200)])
+        lands = [(f"l{i}", 7 * i, 250 + 7 * i) for i in range(1, 25)]
+        db.executemany("INSERT INTO land VALUES (?, ?, ?)", lands)
+    db.close()
+    land = scan_database(path).table("land")
+    assert land.column("seat").kind == "key"
+    assert land.column("seat").notes == ("looks like a reference to town.id",)
+    assert land.column("height").kind == "number"
+
+
 def test_link_table_is_told_from_an_entity(live):
     assert is_link(live.scan, "borrowed")
     assert not is_link(live.scan, "note")
