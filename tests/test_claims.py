@@ -18,8 +18,8 @@ SEEDS = range(3)
 def claims(monkeypatch):
     """The modules of the program, by name."""
     monkeypatch.syspath_prepend(str(ROOT / "tests" / "bench" / "claims"))
-    names = ("data", "arms", "measure", "table", "__main__")
-    found = {name: importlib.import_module(name) for name in names[:-1]}
+    names = ("data", "arms", "measure", "table")
+    found = {name: importlib.import_module(name) for name in names}
     path = ROOT / "tests" / "bench" / "claims" / "__main__.py"
     spec = importlib.util.spec_from_file_location("claims_program", path)
     found["program"] = importlib.util.module_from_spec(spec)

@@ -12,104 +12,24 @@ are in arms.py.
 import argparse
 import fcntl
 import json
-import os
 import signal
-import subprocess
 import sys
 import threading
-import time
 from collections import defaultdict
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
 
 import arms
 import table
 from arms import CLAIMS, WARMS, Arm, Paths, Size
 from measure import measure
+from runner import Job, Runner, progress
 
 from data_pipelines.world import build_world
-from jax_t2sql.tracking import read_metrics
 
-ROOT = Path(__file__).resolve().parents[3]
 # Rows of another world, whose databases have the same schemas.
 _SECOND_SEED = 1000
-_POLL_SECONDS = 20.0
-
-
-@dataclass(frozen=True)
-class Job:
-    """One run of the training program."""
-
-    name: str
-    workdir: Path
-    options: tuple[str, ...]
-    steps: int
-    lag: int = 0
-
-    @property
-    def is_done(self) -> bool:
-        return (self.workdir / "result.json").is_file()
-
-    def steps_done(self) -> int:
-        if self.is_done:
-            return self.steps
-        return sum(row["phase"] != "eval" for row in read_metrics(self.workdir))
-
-
-class Runner:
-    """Runs jobs side by side, one a core, and says how far they are."""
-
-    def __init__(self, out: Path, workers: int):
-        self.out, self.workers = out, workers
-        self.cores = sorted(os.sched_getaffinity(0))
-        self.running: dict[str, subprocess.Popen] = {}
-        self.stopped = threading.Event()
-        self._lock = threading.Lock()
-        self._free = list(range(workers))
-
-    def run(self, job: Job) -> None:
-        """Runs a job unless it is done.
-
-        Raises:
-          SystemExit: it failed, or the program is to end.
-        """
-        if job.is_done or self.stopped.is_set():
-            return
-        job.workdir.parent.mkdir(parents=True, exist_ok=True)
-        lagged = [str(Path(__file__).with_name("lagged.py")), str(job.lag)]
-        command = [sys.executable, *(lagged if job.lag else ("-m", "jax_t2sql.train"))]
-        command += ["--config", "configs/quickstart.py", "--workdir", str(job.workdir)]
-        log = self.out / "logs" / f"{job.name.replace(' ', '-')}.log"
-        log.parent.mkdir(parents=True, exist_ok=True)
-        with self._lock:
-            slot = self._free.pop(0)
-        # One core a run: side by side, threads of two runs would only wait for each other.
-        mine = {self.cores[slot % len(self.cores)]} if self.workers > 1 else set(self.cores)
-        with open(log, "a") as file:
-            process = subprocess.Popen(
-                [*command, *job.options],
-                cwd=ROOT,
-                env=os.environ | {"PYTHONPATH": str(ROOT)},
-                stdout=file,
-                stderr=file,
-                preexec_fn=lambda: os.sched_setaffinity(0, mine),  # noqa: PLW1509
-            )
-            self.running[job.name] = process
-            status = process.wait()
-        del self.running[job.name]
-        with self._lock:
-            self._free.insert(0, slot)
-        if status and not self.stopped.is_set():
-            self.stop()
-            tail = log.read_text(errors="replace").strip().splitlines()[-3:]
-            raise SystemExit(f"{job.name} failed (see {log}): {' '.join(tail)}")
-
-    def stop(self) -> None:
-        """Ends all runs; they can be resumed."""
-        self.stopped.set()
-        for process in list(self.running.values()):
-            process.terminate()
 
 
 def paths_of(out: Path, seed: int) -> Paths:
@@ -201,9 +121,14 @@ def main() -> int:
     watch = threading.Thread(target=progress, args=(runner, jobs), daemon=True)
     watch.start()
     try:
+        writing = threading.Lock()
+
+        def finished() -> None:
+            with writing:
+                report(chosen, out, args.seeds, size)
+
         for seed in range(args.seeds):
-            run_seed(runner, chosen, seed, size)
-            report(chosen, out, args.seeds, size)
+            run_seed(runner, chosen, seed, size, finished)
     except KeyboardInterrupt:
         print("interrupted; the same command goes on", file=sys.stderr)
         return 130
@@ -226,17 +151,22 @@ def plan(chosen, out: Path, seeds, size: Size) -> list[Job]:
     return list(jobs.values())
 
 
-def run_seed(runner: Runner, chosen, seed: int, size: Size) -> None:
-    """One seed: its start, its question files, its warm-ups, its arms."""
+def run_seed(runner: Runner, chosen, seed: int, size: Size, finished: Callable[[], None]) -> None:
+    """One seed: its start, its question files, its warm-ups, its arms; tells of each that ends."""
     out, paths = runner.out, paths_of(runner.out, seed)
     runner.run(start_job(out, seed, size))
     build_world(paths.second.parent, seed=seed + _SECOND_SEED, warmup=30, train=30, heldout=30)
     arms.make_files(paths, {claim.letter for claim in chosen}, seed=seed)
     every = {arm.name: arm for claim in chosen for arm in claim.arms}
     warms = sorted({arm.warm for arm in every.values()} - {"plain"})
+
+    def run_arm(arm: Arm) -> None:
+        runner.run(arm_job(arm, out, seed, size))
+        finished()
+
     with ThreadPoolExecutor(runner.workers) as pool:
         list(pool.map(lambda name: runner.run(warm_job(name, out, seed, size)), warms))
-        list(pool.map(lambda arm: runner.run(arm_job(arm, out, seed, size)), every.values()))
+        list(pool.map(run_arm, every.values()))
 
 
 def report(chosen, out: Path, seeds: int, size: Size) -> str:
@@ -266,22 +196,6 @@ def _measured(letter: str, arm: Arm, job: Job, out: Path, seed: int) -> dict:
         found = measure(letter, job.workdir, arm.heldout(paths), paths.second)
         path.write_text(json.dumps(found))
     return json.loads(path.read_text())
-
-
-def progress(runner: Runner, jobs: list[Job]) -> None:
-    """Prints a line a minute: what runs, how much is left, and about how long it takes."""
-    total, began = sum(job.steps for job in jobs), time.monotonic()
-    at_start, said = sum(job.steps_done() for job in jobs), 0.0
-    while not runner.stopped.is_set():
-        done = sum(job.steps_done() for job in jobs)
-        elapsed = time.monotonic() - began
-        if elapsed - said >= 60:
-            said = elapsed
-            pace = (done - at_start) / elapsed
-            left = f"about {(total - done) / pace / 60:.0f} min left" if pace else "left ?"
-            names = ", ".join(sorted(runner.running)) or "preparing"
-            print(f"{done} of {total} steps  {left}  now: {names}", flush=True)
-        runner.stopped.wait(_POLL_SECONDS)
 
 
 def parse() -> argparse.Namespace:
