@@ -200,6 +200,7 @@ def reward_rule(reward: RewardConfig) -> RewardRule:
         refuted=-reward.equivalence_penalty,
         evidence=-reward.evidence_penalty,
         floor=reward.floor,
+        lenient=reward.cut_off == "lenient",
     )
 
 

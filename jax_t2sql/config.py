@@ -244,6 +244,9 @@ class RewardConfig:
     pieces required by the second turn, all verified in the turn that answers."""
     floor: float | None = -1.0
     """No reward is below it; None lifts it."""
+    cut_off: Literal["strict", "lenient"] = "strict"
+    """A turn cut off by its token limit. strict: no answer, whatever it holds. lenient: read as if
+    it had ended there, as some public code does; for comparison only. Evaluation is strict."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,12 +1,12 @@
-"""The curves of a run: which metrics are drawn together, and their Plotly figures."""
+"""The curves of a run as Plotly figures: one for each panel with data."""
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import plotly.graph_objects as go
 
+from jax_t2sql.panels import PANELS, Line, Panel
 from jax_t2sql.stats import wilson
 from jax_t2sql.tracking import spread
 
@@ -16,119 +16,6 @@ MAX_POINTS = 1_500  # of one curve, so that the page stays quick however long th
 # apart without colour.
 _COLOURS = ("#2f7fd6", "#d9700f", "#1f9d74", "#c04b9b")
 _DASHES = ("solid", "dash", "dot", "dashdot")
-
-
-@dataclass(frozen=True)
-class Line:
-    """One metric as a curve; ``smooth`` adds its running mean over 1/20 of the run."""
-
-    key: str
-    label: str
-    smooth: bool = False
-
-
-@dataclass(frozen=True)
-class Panel:
-    """One chart. ``axis`` is "number", "share" (0 to 100 %) or "log"."""
-
-    title: str
-    about: str
-    lines: tuple[Line, ...]
-    axis: str = "number"
-    phase: str = "rl"
-
-
-PANELS = (
-    Panel(
-        "Accuracy",
-        "Share of answers whose result equals the gold result. The band is the 95 % Wilson "
-        "interval of the held-out accuracy.",
-        (
-            Line("eval_accuracy", "held out, greedy"),
-            Line("accuracy_train", "training, sampled", smooth=True),
-            Line("eval_accuracy_seen", "held out, seen templates"),
-            Line("eval_accuracy_unseen", "held out, unseen templates"),
-        ),
-        axis="share",
-    ),
-    Panel(
-        "Reward",
-        "Mean reward of the sampled rollouts: 1 equal, 0 different or failing, "
-        "−1 contract broken or cut off.",
-        (Line("reward_mean", "mean reward", smooth=True),),
-    ),
-    Panel(
-        "Share of rollouts",
-        "No signal: all rewards of the group are the same, so it teaches nothing.",
-        (
-            Line("zero_signal_share", "no signal"),
-            Line("cut_off_share", "cut off"),
-            Line("contract_broken_share", "contract broken"),
-            Line("invalid_share", "invalid (infrastructure)"),
-        ),
-        axis="share",
-    ),
-    Panel(
-        "Equivalence",
-        "Of the right answers that were checked. Refuted: a database shows that the query is not "
-        "equivalent to the gold query.",
-        (
-            Line("refuted_share", "refuted"),
-            Line("equivalent_share", "equivalent up to the bound"),
-            Line("unknown_share", "unknown"),
-        ),
-        axis="share",
-    ),
-    Panel("Loss", "Of the policy update.", (Line("loss", "loss", smooth=True),)),
-    Panel(
-        "Importance ratio",
-        "Learner's over sampler's probability of the sampled tokens; "
-        "the mean is 1 when nothing is stale.",
-        (Line("ratio_mean", "mean"), Line("ratio_max", "largest")),
-        axis="log",
-    ),
-    Panel(
-        "Log-prob gap",
-        "Mean |log π learner − log π sampler|: float noise when nothing is stale.",
-        (Line("logprob_gap", "gap"),),
-        axis="log",
-    ),
-    Panel(
-        "Clipped tokens",
-        "Share of tokens whose weight was clipped.",
-        (Line("clip_fraction", "clipped"),),
-        axis="share",
-    ),
-    Panel("Gradient norm", "Before clipping.", (Line("grad_norm", "norm", smooth=True),)),
-    Panel(
-        "Tokens an episode",
-        "Means over the rollouts of a step.",
-        (Line("completion_tokens_mean", "sampled"), Line("prompt_tokens_mean", "prompt")),
-    ),
-    Panel("Turns an episode", "Mean over the rollouts of a step.", (Line("turns_mean", "turns"),)),
-    Panel(
-        "Staleness",
-        "Staleness: steps between sampling and training. Length: used over all episodes; "
-        "below 1, long ones are lost.",
-        (Line("staleness_mean", "staleness"), Line("length_used_vs_all", "length, used / all")),
-    ),
-    Panel(
-        "Seconds a step",
-        "Where the time goes.",
-        (
-            Line("seconds_sample", "sampling and grading"),
-            Line("seconds_update", "update"),
-        ),
-    ),
-    Panel("Throughput", "Tokens a second.", (Line("tokens_per_second", "tokens / s"),)),
-    Panel("Learning rate", "As applied.", (Line("lr", "learning rate"),)),
-    Panel(
-        "Warm-up loss",
-        "Supervised, before reinforcement learning.",
-        (Line("loss", "loss"),),
-        phase="warmup",
-    ),
-)
 
 
 def build_figures(rows: Sequence[Mapping[str, Any]]) -> tuple[list[dict[str, Any]], list[str]]:

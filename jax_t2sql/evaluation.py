@@ -9,7 +9,7 @@ from jax_t2sql.prompt_builder import PromptBuilder
 from jax_t2sql.rollouts import Rollout, grade_episodes, run_episodes
 from jax_t2sql.sampling.policy import Policy
 from jax_t2sql.stats import wilson
-from jax_t2sql.text2sql import Problem
+from jax_t2sql.text2sql import Compliance, Problem
 
 if TYPE_CHECKING:
     from jax_t2sql.equivalence import Verdict as EquivalenceVerdict
@@ -132,6 +132,17 @@ def equivalence_record(verdict: "EquivalenceVerdict") -> dict:
     }
 
 
+def _missed(compliance: Compliance | None) -> dict:
+    """Numbers of the pieces of knowledge that an episode left out of its blocks."""
+    if compliance is None:
+        return {}
+    missed = {
+        "requirement": list(compliance.requirement_missing),
+        "verification": list(compliance.verification_missing),
+    }
+    return {"evidence_missed": missed}
+
+
 def sample_record(rollout: Rollout) -> dict:
     """One episode as people read it, for `Tracker.log_samples` and verdict files."""
     state, verdict = rollout.state, rollout.verdict
@@ -141,6 +152,7 @@ def sample_record(rollout: Rollout) -> dict:
         turns.append({"role": "assistant", "text": turn.text})
         if turn.observation is not None:
             turns.append({"role": "tool", "text": turn.observation})
+    calls = [turn for turn in state.turns if turn.kind == "call"]
     sampled = [version for version, mask in zip(state.versions, state.mask, strict=True) if mask]
     return {
         "question_id": problem.question_id,
@@ -158,7 +170,10 @@ def sample_record(rollout: Rollout) -> dict:
         "verdict": verdict.status if verdict else "no_answer",
         "detail": verdict.detail if verdict else state.ending.reason,
         **({"equivalence": equivalence_record(rollout.equivalence)} if rollout.equivalence else {}),
+        **_missed(rollout.compliance),
         "ending": state.ending.kind,
+        "calls": len(calls),
+        "calls_failed": sum(turn.status != "ok" for turn in calls),
         "version": min(sampled),
         "prompt_tokens": state.prompt_length,
         "completion_tokens": sum(state.mask),

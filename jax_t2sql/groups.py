@@ -13,6 +13,7 @@ import numpy as np
 from jax_t2sql.bus import Group, SamplerBus, Task
 from jax_t2sql.bus import Rollout as BusRollout
 from jax_t2sql.bus.groups import CORRECT, HINTED, WITHHELD, WRONG
+from jax_t2sql.diagnostics import diagnose
 from jax_t2sql.evaluation import is_correct, sample_record
 from jax_t2sql.grading import EquivalenceRule, GradingPool, RewardRule
 from jax_t2sql.learner import Trajectory, group_advantages
@@ -148,6 +149,7 @@ def group_metrics(groups: Sequence[Group]) -> dict[str, float]:
         "turns_mean": mean(turns),
         **prompt_metrics(groups),
         **equivalence_metrics(groups),
+        **diagnose(groups),
     }
 
 
@@ -208,6 +210,21 @@ def equivalence_metrics(groups: Sequence[Group]) -> dict[str, float]:
     }
     seconds = sum(check["cpu_seconds"] for check in checked)
     return shares | {"equivalence_checked": len(checked), "equivalence_cpu_seconds": seconds}
+
+
+def solve_counts(groups: Sequence[Group], step: int) -> list[dict]:
+    """How many rollouts of each question were right, of those that could be graded, in a step.
+
+    Of questions as they are: those put with a hint are left out.
+    """
+    rows = []
+    for group in [group for group in groups if not _is(group, HINTED)]:
+        right = [r.terms.get(CORRECT, 0.0) > 0 for r in group.rollouts if r.valid]
+        if right:
+            row = {"step": step, "question_id": group.problem}
+            rate = {"solve_rate": sum(right) / len(right)}  # what `data_pipelines.build` reads
+            rows.append(row | {"right": sum(right), "of": len(right)} | rate)
+    return rows
 
 
 def sampled_tokens(groups: Sequence[Group]) -> int:

@@ -22,13 +22,22 @@ from plotly.offline import get_plotlyjs
 from jax_t2sql.curves import build_figures
 from jax_t2sql.errors import UserError
 from jax_t2sql.programs import run_program
+from jax_t2sql.solves import Solves, Visit, bars
 from jax_t2sql.stats import wilson
-from jax_t2sql.tracking import METRICS_FILE, SAMPLES_FILE, iterate, read_metrics, spread
+from jax_t2sql.tracking import (
+    METRICS_FILE,
+    SAMPLES_FILE,
+    SOLVES_FILE,
+    iterate,
+    read_metrics,
+    spread,
+)
 
 # Bounds that keep the page quick to open however long the run was.
 MAX_EPISODES = 400
 MAX_EPISODE_BYTES = 6 * 2**20
 MAX_TEXT = 6_000  # characters of one text in an episode
+MAX_QUESTIONS = 25  # of a table
 
 # Of result.json: what the page shows as scores rather than as plain facts.
 _SCORE_FIELDS = ("before", "after", "before_interval", "after_interval", "parts")
@@ -112,6 +121,7 @@ def _render(run_dir: Path) -> str:
         figures=figures,
         episodes=episodes,
         episodes_total=total,
+        questions=_questions(Solves(iterate(run_dir / SOLVES_FILE)), episodes),
         steps=max((row["step"] for row in rows if row.get("phase") != "warmup"), default=None),
         plotly=get_plotlyjs() if figures else "",
         nonce=secrets.token_urlsafe(16),
@@ -163,6 +173,37 @@ def _text(value: Any) -> str:
         return text
     head, tail = MAX_TEXT * 2 // 3, MAX_TEXT // 3
     return f"{text[:head]}\n[… {len(text) - head - tail} characters left out …]\n{text[-tail:]}"
+
+
+def _questions(solves: Solves, episodes: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
+    """The training questions that were never solved, and those that came and went."""
+    if not solves.visits:
+        return None
+    texts = {episode["question_id"]: episode["question"] for episode in episodes}
+
+    def rows(found: Sequence[tuple[str, list[Visit]]]) -> list[dict[str, Any]]:
+        return [
+            {
+                "id": _text(question),
+                "text": texts.get(_text(question), "")[:200],
+                "bars": bars(visits),
+                "last": f"{visits[-1].right} of {visits[-1].of}",
+                "step": visits[-1].step,
+            }
+            for question, visits in found[:MAX_QUESTIONS]
+        ]
+
+    unsolved = solves.unsolved()
+    return {
+        "met": len(solves.visits),
+        "visits": sum(map(len, solves.visits.values())),
+        "pool": solves.pool_accuracy(),
+        "unsolved": len(unsolved),
+        "tables": [
+            ("Changed most", rows(solves.restless(MAX_QUESTIONS))),
+            ("Never answered", rows(unsolved)),
+        ],
+    }
 
 
 def _nonfinite(rows: Sequence[Mapping[str, Any]]) -> list[str]:

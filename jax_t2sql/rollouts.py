@@ -23,12 +23,14 @@ from jax_t2sql.grading import (
 from jax_t2sql.prompt_builder import PromptBuilder
 from jax_t2sql.sampling.policy import Policy, SampleRequest
 from jax_t2sql.text2sql import (
+    Compliance,
     EpisodeState,
     Generate,
     Problem,
     RunSql,
     after_completion,
     after_sql,
+    as_if_ended,
     check_evidence,
     start,
 )
@@ -44,12 +46,14 @@ class Rollout:
     Attributes:
       verdict: on the answer; None without one.
       equivalence: on the answer's query, where its result is right and it was checked.
+      compliance: with the two rules on numbered knowledge, where the prompt asked for it.
     """
 
     state: EpisodeState
     verdict: Verdict | None
     reward: Reward
     equivalence: "EquivalenceVerdict | None" = None
+    compliance: Compliance | None = None
 
 
 def rollout_seed(*parts: int | str) -> int:
@@ -118,6 +122,9 @@ def grade_episodes(
       reward_empty: reward answers to questions whose gold result is empty like others; by default
         such rollouts are invalid, since any empty result would match.
     """
+    rule = rule or RewardRule()
+    if rule.lenient:
+        states = [as_if_ended(state, prompts.codec) for state in states]
     answered = [i for i, state in enumerate(states) if state.ending.kind == "answered"]
     jobs = [
         GradeJob(
@@ -145,40 +152,43 @@ def grade_episodes(
             if verdicts[i].status == "equal"
         }
     checked = {i: _check_result(future) for i, future in checks.items()}
-    rule = rule or RewardRule()
     rollouts = []
     for i, state in enumerate(states):
+        compliance = _compliance(state, prompts)
         check = checked.get(i)
         refuted = None if check is None else check.kind == "refuted"
         earned = reward(
             state.ending,
             verdicts.get(i),
             refuted=refuted,
-            further=_evidence_terms(state, prompts, rule),
+            further=_evidence_terms(compliance, rule),
             rule=rule,
         )
-        rollouts.append(Rollout(state, verdicts.get(i), earned, check))
+        rollouts.append(Rollout(state, verdicts.get(i), earned, check, compliance))
     return rollouts
 
 
-def _evidence_terms(
-    state: EpisodeState, prompts: PromptBuilder, rule: RewardRule
-) -> dict[str, float]:
-    """What missed rules on structured evidence cost; nothing where the prompt asked for none."""
+def _compliance(state: EpisodeState, prompts: PromptBuilder) -> Compliance | None:
+    """How the two rules on numbered knowledge were kept; None where the prompt asked for none."""
     if prompts.episode.style == "question" or prompts.episode.options.evidence != "structured":
-        return {}
+        return None
     if state.problem.given == "wrong":  # to say how wrong knowledge is met must not pay
-        return {}
+        return None
     found = check_evidence(
         state.problem.evidence,
         [turn.text for turn in state.turns],
         inside_reasoning=prompts.codec.opens_reasoning,
     )
-    if not found.pieces:
+    return found if found.pieces else None
+
+
+def _evidence_terms(compliance: Compliance | None, rule: RewardRule) -> dict[str, float]:
+    """What missed rules cost."""
+    if compliance is None:
         return {}
     return {
-        "requirement": rule.evidence if found.requirement_missing else 0.0,
-        "verification": rule.evidence if found.verification_missing else 0.0,
+        "requirement": rule.evidence if compliance.requirement_missing else 0.0,
+        "verification": rule.evidence if compliance.verification_missing else 0.0,
     }
 
 

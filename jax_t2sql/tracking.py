@@ -1,9 +1,9 @@
 """The record of a run: metrics, TensorBoard events and sampled episodes in its directory.
 
-``metrics.jsonl`` and ``samples.jsonl`` hold one JSON object a line. They are the run's truth and
-survive crashes: a line torn by one is dropped when the record is opened again, and lines of steps
-that a resumed run will do again are cut, so that every step of a phase appears once. TensorBoard
-events are a copy for those who like them: one sub-directory (a "run" there) a phase.
+``metrics.jsonl``, ``samples.jsonl`` and ``solves.jsonl`` hold one JSON object a line. They are the
+run's truth and survive crashes: a line torn by one is dropped when the record is opened again, and
+lines of steps that a resumed run will do again are cut, so that every step of a phase appears once.
+TensorBoard events are a copy for those who like them: one sub-directory (a "run" there) a phase.
 """
 
 import json
@@ -18,6 +18,7 @@ from jax_t2sql.errors import UserError
 
 METRICS_FILE = "metrics.jsonl"
 SAMPLES_FILE = "samples.jsonl"
+SOLVES_FILE = "solves.jsonl"
 TENSORBOARD_DIRECTORY = "tensorboard"
 
 Scalar = float | int | str | None
@@ -55,10 +56,11 @@ class Tracker:
         self._writers: dict[str, Any] = {}
         try:
             self.run_dir.mkdir(parents=True, exist_ok=True)
-            for name in (METRICS_FILE, SAMPLES_FILE):
+            for name in (METRICS_FILE, SAMPLES_FILE, SOLVES_FILE):
                 _repair(self.run_dir / name, self._start)
             self._metrics = open(self.run_dir / METRICS_FILE, "ab")  # noqa: SIM115
             self._samples = open(self.run_dir / SAMPLES_FILE, "ab")  # noqa: SIM115
+            self._solves = open(self.run_dir / SOLVES_FILE, "ab")  # noqa: SIM115
         except OSError as error:
             raise UserError(
                 f"cannot keep the run's record in {self.run_dir}: {error.strerror or error}. "
@@ -99,9 +101,14 @@ class Tracker:
             record = {"step": int(step), "phase": phase} | dict(records[index])
             _append(self._samples, _finite(record))
 
+    def log_solves(self, rows: Sequence[Mapping[str, Any]]) -> None:
+        """Appends how often questions were solved, as `jax_t2sql.solves` reads it."""
+        for row in rows:
+            _append(self._solves, row)
+
     def close(self) -> None:
         """Closes all files; harmless when repeated."""
-        for writer in (self._metrics, self._samples, *self._writers.values()):
+        for writer in (self._metrics, self._samples, self._solves, *self._writers.values()):
             writer.close()
         self._writers.clear()
 

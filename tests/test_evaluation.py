@@ -58,6 +58,15 @@ class Scripted:
         return Completion(ids, (-0.5,) * len(ids), "stop_token", self.version)
 
 
+class Cut(Scripted):
+    """The same, but every answer meets its token limit instead of its end."""
+
+    def _answer(self, request):
+        done = super()._answer(request)
+        ids = (*done.ids[:-1], ord(" "))
+        return Completion(ids, done.logprobs, "length", self.version)
+
+
 @pytest.fixture(scope="module")
 def pool():
     with GradingPool(1) as pool:
@@ -200,6 +209,22 @@ def test_missed_evidence_rules_cost(databases, pool, said, evidence, given, term
     paid = found.reward.terms
     assert (paid.get("requirement"), paid.get("verification")) == terms
     assert found.reward.total == pytest.approx(total)
+    missed = sample_record(found).get("evidence_missed")
+    if terms == (None, None):
+        assert missed is None
+    else:
+        assert [bool(numbers) for numbers in missed.values()] == [term < 0 for term in terms]
+
+
+@pytest.mark.parametrize(("lenient", "total"), [(False, -1.0), (True, 1.0)])
+def test_a_cut_off_answer_counts_only_where_that_is_asked_for(databases, pool, lenient, total):
+    prompts = question_prompts(databases, max_tokens_per_turn=9)
+    answers = {"<right>": "SELECT 3"}  # nine ids with the one that ends it
+    states = run_episodes([PROBLEMS[0]], [0], policy=Cut(answers), prompts=prompts, pool=pool)
+    rule = RewardRule(lenient=lenient)
+    (found,) = grade_episodes(states, prompts=prompts, pool=pool, rule=rule)
+    assert found.reward.total == total
+    assert states[0].ending.kind == "cut_off", "the episode itself stays what it was"
 
 
 def test_long_prompts_are_set_aside_with_numbers(databases):
@@ -323,6 +348,7 @@ def test_group_metrics_count_shares():
     assert metrics["zero_signal_share"] == 0.5
     assert (metrics["completion_tokens_mean"], metrics["prompt_tokens_mean"]) == (3, 2)
     assert metrics["turns_mean"] == 2
+    assert metrics["groups_mixed_share"] == metrics["groups_unsolved_share"] == 0.5
 
 
 def test_groups_with_and_without_hints_are_counted_apart():

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jax_t2sql import curves, report
+from jax_t2sql import curves, panels, report
 from jax_t2sql.curves import build_figures
 from jax_t2sql.errors import UserError
 from jax_t2sql.programs import run_program
@@ -54,7 +54,7 @@ def run_dir(tmp_path):
         for step in range(5):
             tracker.log(step, {"loss": 3.0 - step / 2}, phase="warmup")
         for step in range(1, 13):
-            row = {key: 0.5 for panel in curves.PANELS for key in (x.key for x in panel.lines)}
+            row = {key: 0.5 for panel in panels.PANELS for key in (x.key for x in panel.lines)}
             row = {key: value for key, value in row.items() if not key.startswith("eval_")}
             tracker.log(step, row | {"loss": math.nan if step == 7 else 0.1})
             bad = episode(step, reward=-1, ending="contract_broken", predicted_sql=None, verdict="")
@@ -81,6 +81,9 @@ def run_dir(tmp_path):
                 )
             ],
         )
+        for step, right in ((1, 0), (4, 7), (9, 2)):
+            tracker.log_solves([{"step": step, "question_id": HOSTILE, "right": right, "of": 8}])
+            tracker.log_solves([{"step": step, "question_id": "12", "right": 0, "of": 8}])
         for step in (0, 12):
             tracker.log(
                 step,
@@ -136,9 +139,11 @@ def test_the_page_holds_facts_curves_and_episodes(run_dir):
     assert "unseen: 25.0 % (17.5 to 34.3 %, n = 100)" in words and "_interval" not in words
     assert "loss was not finite in 1 row, first in step 7" in words
     assert "Not recorded" not in words
-    assert [figure["title"] for figure in page.json("figures")] == [x.title for x in curves.PANELS]
+    assert [figure["title"] for figure in page.json("figures")] == [x.title for x in panels.PANELS]
     episodes = page.json("episodes-data")
     assert len(episodes) == 25 and [x["step"] for x in episodes[:3]] == [13, 12, 12]
+    assert "2 met in 6 visits; 12.5 % right at their last visit, 1 never answered" in words
+    assert "▁▇▂ 2 of 8 step 9" in words and "▁▁▁ 0 of 8 step 9" in words
     assert not list(run_dir.glob("*.tmp"))
 
 
@@ -185,7 +190,7 @@ def test_a_part_of_the_metrics_makes_a_part_of_the_curves(tmp_path):
         tracker.log(1, {"reward_mean": 0.1, "loss": None, "lr": "fast", "ratio_mean": math.inf})
     page = Page(write_report(tmp_path))
     assert [figure["title"] for figure in page.json("figures")] == ["Reward"]
-    said = "Not recorded in this run: accuracy, share of rollouts, equivalence, loss,"
+    said = "Not recorded in this run: accuracy, groups, groups with a hint, pool and test,"
     assert said in page.text
 
 
@@ -269,10 +274,12 @@ def test_a_noisy_curve_gets_its_running_mean():
 
 def test_the_band_is_the_wilson_interval():
     rows = [{"step": 4, "phase": "eval", "eval_accuracy": 0.5, "eval_n": 40}]
-    ((figure,), _) = build_figures(rows)
-    low, high, mean = figure["data"]
-    assert (low["y"][0], high["y"][0]) == pytest.approx(wilson(20, 40))
-    assert mean["y"] == [0.5] and mean["x"] == [4]
+    figures, _ = build_figures(rows)
+    assert [figure["title"] for figure in figures] == ["Accuracy", "Pool and test"]
+    for figure in figures:
+        low, high, mean = figure["data"]
+        assert (low["y"][0], high["y"][0]) == pytest.approx(wilson(20, 40))
+        assert mean["y"] == [0.5] and mean["x"] == [4]
 
 
 def test_warm_up_and_reinforcement_are_apart():
@@ -458,8 +465,8 @@ def test_a_browser_draws_the_page_and_runs_nothing_hostile(run_dir, tmp_path):
     assert re.search(r'<div id="fault"[^>]*hidden', dom), "the page reports a fault of its own"
     (refusal,) = console  # of the smuggled script, and nothing else
     assert "Content Security Policy" in refusal
-    assert dom.count('class="js-line"') >= len(curves.PANELS)
-    assert dom.count('class="js-fill"') == 1  # the Wilson band
+    assert dom.count('class="js-line"') >= len(panels.PANELS)
+    assert dom.count('class="js-fill"') == 2  # the Wilson band, beside both accuracies of training
     assert "<img" not in dom.replace("&lt;img", "")
     assert len(re.findall(r'<li[^>]*role="option"', dom)) == 25
 

@@ -26,6 +26,8 @@ class RewardRule:
         equivalent to the gold query.
       evidence: added for each of the two rules on structured evidence that is not kept.
       floor: no total is below it: nothing is worse than not finishing. None lifts it.
+      lenient: whoever grades is to read a cut-off turn as if it had ended there, so that it may
+        hold an answer. For comparison only: it rewards whatever runs on after its answer.
     """
 
     unfinished: float = -1.0
@@ -34,6 +36,7 @@ class RewardRule:
     refuted: float = -0.2
     evidence: float = -0.1
     floor: float | None = -1.0
+    lenient: bool = False
 
 
 @dataclass(frozen=True)

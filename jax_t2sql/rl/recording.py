@@ -4,11 +4,12 @@ from pathlib import Path
 
 from jax_t2sql.assembly import Run
 from jax_t2sql.grading import CacheCounts, GradingPool
-from jax_t2sql.groups import traces
+from jax_t2sql.groups import solve_counts, traces
 from jax_t2sql.progress import Progress
 from jax_t2sql.rl.loop import Loop, Step
 from jax_t2sql.rundir import Clock
-from jax_t2sql.tracking import Tracker, read_metrics
+from jax_t2sql.solves import Solves
+from jax_t2sql.tracking import SOLVES_FILE, Tracker, iterate, read_metrics
 
 
 class Recorder:
@@ -18,6 +19,7 @@ class Recorder:
         self._tracker, self._clock, self._progress = tracker, clock, progress
         self._logged = logged_steps(run.workdir)
         self._cache = _CacheShare(run.pool)
+        self._solves = Solves(iterate(run.workdir / SOLVES_FILE))
 
     def has(self, phase: str, step: int) -> bool:
         """Whether that row is in the record."""
@@ -40,6 +42,9 @@ class Recorder:
             metrics |= self._cache.of_step()
         self._clock.save()
         if not self.has("rl", step.version):
+            visits = solve_counts(step.fresh, step.version)
+            self._tracker.log_solves(visits)
+            metrics |= self._solves.observe(visits) if visits else {}
             self._tracker.log(step.version, metrics | {"cpu_seconds": self._clock.cpu()})
             self._tracker.log_samples(step.version, traces(step.fresh))
         self._progress.step(step.version, metrics)

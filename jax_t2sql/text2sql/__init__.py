@@ -7,7 +7,13 @@ Knows no sampler and no array library: a `Codec` and `Completion`s are all it se
 
 from jax_t2sql.text2sql.codec import Codec, Message, Style
 from jax_t2sql.text2sql.completion import Completion, ExpertRecord
-from jax_t2sql.text2sql.episode import PromptTooLong, after_completion, after_sql, start
+from jax_t2sql.text2sql.episode import (
+    PromptTooLong,
+    after_completion,
+    after_sql,
+    as_if_ended,
+    start,
+)
 from jax_t2sql.text2sql.episode_state import (
     NO_VERSION,
     Ending,
@@ -42,6 +48,7 @@ __all__ = [
     "Turn",
     "after_completion",
     "after_sql",
+    "as_if_ended",
     "build_messages",
     "check_evidence",
     "evidence_pieces",

@@ -101,6 +101,24 @@ def after_completion(state: EpisodeState, completion: Completion, codec: Codec) 
             return _append_observation(state, observation, codec)
 
 
+def as_if_ended(state: EpisodeState, codec: Codec) -> EpisodeState:
+    """An ended episode whose cut-off last turn is read as if the model had stopped there.
+
+    For comparison with graders that do so. Where that makes no answer, the state is as it was.
+    """
+    if state.ending is None or state.ending.kind != "cut_off" or not state.turns:
+        return state
+    parsed = protocol.parse(
+        state.turns[-1].text,
+        state.config.style,
+        inside_reasoning=codec.opens_reasoning,
+        tools=state.config.options.tools,
+    )
+    if not isinstance(parsed, protocol.Answer):
+        return state
+    return replace(state, ending=Ending("answered", parsed.sql, "cut off, read as an answer"))
+
+
 def after_sql(state: EpisodeState, outcome: Outcome, codec: Codec) -> EpisodeState:
     """Takes a query's outcome: tells the model and asks for the next turn."""
     if not isinstance(state.pending, RunSql):
