@@ -7,6 +7,7 @@
 #
 # Kill it at any moment: the same command goes on. The table is in DIR/claims.md.
 set -euo pipefail
+# shellcheck source=launch/_env.sh
 source "$(dirname "${BASH_SOURCE[0]}")/_env.sh"
 ensure_env run
 exec "$VENV/bin/python" tests/bench/claims "$@"

@@ -15,21 +15,21 @@
 # Kill it at any moment: the same command goes on. SAMPLES=0 leaves the sampled accuracy out;
 # any other option goes to python -m jax_t2sql.train (--rl.steps 50).
 set -euo pipefail
+# shellcheck source=launch/_env.sh
 source "$(dirname "${BASH_SOURCE[0]}")/_env.sh"
 
-usage() { sed -n '2,18s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"; }
 fail() { echo "error: $1; see $0 --help" >&2; exit 2; }
 
 mode="${1:-}"
 case "$mode" in
   spider | tools) shift ;;
-  -h | --help) usage; exit 0 ;;
+  -h | --help) usage "$root/launch/real_model.sh"; exit 0 ;;
   *) fail "the first argument is '$mode'; it must be spider or tools" ;;
 esac
-model= data= databases= eval= eval_databases= workdir="runs/real-$mode" rest=()
+model='' data='' databases='' eval='' eval_databases='' workdir="runs/real-$mode" rest=()
 while [ $# -gt 0 ]; do
   case "$1" in
-    -h | --help) usage; exit 0 ;;
+    -h | --help) usage "$root/launch/real_model.sh"; exit 0 ;;
     --model | --data | --databases | --eval | --eval-databases | --workdir)
       [ $# -ge 2 ] || fail "$1 needs a value"
       name="${1#--}"
