@@ -3,9 +3,10 @@
 import shutil
 
 from jax_t2sql.bus import collect_adapters, collect_groups
+from jax_t2sql.groups import group_metrics
 from jax_t2sql.rl.loop import Loop, Step
 from jax_t2sql.rl.trainer import Trainer
-from jax_t2sql.rl.update import update
+from jax_t2sql.rl.update import batch_metrics, update
 from jax_t2sql.rundir import restore_checkpoint
 
 
@@ -19,6 +20,8 @@ def restore(loop: Loop) -> None:
         metrics = update(loop, lambda step=step: step.groups, step.batch.pack_seed)
         applied = metrics["skipped"] == 0.0
         loop.version += applied
+        # For the row of a step that was killed before it was recorded: what the log still tells.
+        metrics |= group_metrics(step.groups) | batch_metrics(loop, step.batch, step.groups)
         done = Step(
             version=loop.version,
             applied=applied,

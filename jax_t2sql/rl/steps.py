@@ -1,16 +1,12 @@
 """The loop itself: issue, take, update, conclude."""
 
-from collections import Counter
-
-import numpy as np
-
 from jax_t2sql.errors import UserError
 from jax_t2sql.groups import group_metrics
 from jax_t2sql.rl.checkpoints import conclude, preserve
 from jax_t2sql.rl.loop import Loop, Step
 from jax_t2sql.rl.preemption import Preempted
 from jax_t2sql.rl.take import BARREN_STEPS, Taken, example, take, why_barren
-from jax_t2sql.rl.update import update
+from jax_t2sql.rl.update import batch_metrics, update
 
 # Updates in a row with a gradient that is not finite, after which the run stops.
 _SKIPPED_STEPS = 10
@@ -71,16 +67,8 @@ def _step(loop: Loop, taken: Taken, fresh: list) -> Step:
     applied = metrics["skipped"] == 0.0
     loop.version += applied
     metrics |= group_metrics(fresh or trained)
-    ages = [group.staleness(batch.step) for group in taken.batch]
-    if loop.bus.state.start.bounds.max_staleness:
-        metrics["staleness_max"] = max(ages)
+    metrics |= batch_metrics(loop, batch, trained)
     metrics |= {
-        "staleness_mean": float(np.mean(ages)),
-        "length_used_vs_all": batch.length_ratio,
-        **{
-            f"fate_{fate.replace('-', '_')}": count
-            for fate, count in Counter(decision.fate for decision in batch.fates).items()
-        },
         **loop.sampling.metrics(loop, batch),
         **{f"seconds_{name}": value for name, value in loop.seconds.items()},
     }

@@ -1,17 +1,22 @@
 """The update itself: groups to arrays to a new state, the same on every host."""
 
+from collections import Counter
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 import jax
 import numpy as np
 
 from jax_t2sql.batching import make_batch
-from jax_t2sql.bus import Group
+from jax_t2sql.bus import Batch, Group
 from jax_t2sql.errors import UserError
 from jax_t2sql.groups import trajectories
 from jax_t2sql.learner import LearnerBatch, agree, batch_digest
 from jax_t2sql.policies import rl_schedule
 from jax_t2sql.rl.trainer import Trainer
+
+if TYPE_CHECKING:
+    from jax_t2sql.rl.loop import Loop
 
 
 class HostFault(UserError):
@@ -36,6 +41,20 @@ def update(
         trainer.state, metrics = trainer.learner.update(trainer.base, trainer.state, batch)
         metrics = {name: float(value) for name, value in jax.device_get(metrics).items()}
     return metrics | {"lr": lr}
+
+
+def batch_metrics(loop: "Loop", batch: Batch, groups: Sequence[Group]) -> dict[str, float]:
+    """What the log tells of an update and its groups: their age, and the fates of all."""
+    oldest = [group.oldest_version for group in groups]
+    ages = [0 if version is None else batch.step - version for version in oldest]
+    stale = {"staleness_max": max(ages)} if loop.bus.state.start.bounds.max_staleness else {}
+    fates = Counter(decision.fate for decision in batch.fates)
+    return {
+        **stale,
+        "staleness_mean": float(np.mean(ages)),
+        "length_used_vs_all": batch.length_ratio,
+        **{f"fate_{fate.replace('-', '_')}": count for fate, count in fates.items()},
+    }
 
 
 def _agreed(
