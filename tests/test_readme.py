@@ -22,8 +22,10 @@ COMMANDS = [
 
 
 @cache
-def help_text(module: str) -> str:
-    arguments = ["--config", "configs/quickstart.py"] if module == "jax_t2sql.train" else []
+def help_text(module: str, *arguments: str) -> str:
+    """What `--help` prints, with that of every sub-command where the program needs one."""
+    if module == "jax_t2sql.train":
+        arguments = ("--config", "configs/quickstart.py")
     done = subprocess.run(
         [sys.executable, "-m", module, *arguments, "--help"],
         capture_output=True,
@@ -32,7 +34,9 @@ def help_text(module: str) -> str:
         check=True,
         env={"COLUMNS": "200", "PATH": "/usr/bin:/bin"},
     )
-    return done.stdout
+    names = re.match(r"usage: .*\{([a-z,]+)\}", done.stdout)
+    parts = names[1].split(",") if names and not arguments else []
+    return done.stdout + "".join(help_text(module, part) for part in parts)
 
 
 def options(words: list[str]) -> list[str]:
