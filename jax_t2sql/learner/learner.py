@@ -76,8 +76,9 @@ def make_learner(
         (Σ log π − log π_sampler); index s is of source s + 1. Not there for a batch without any.
 
     Raises:
-      ValueError: negative sources; rules or base_desc without a mesh; an unknown normalize. Targets that match
-        nothing, collisions of rules and indivisible shapes show when `init` first sees the base.
+      ValueError: rules or base_desc without a mesh; an unknown normalize; negative sources. Targets
+        that match nothing, collisions of rules and indivisible shapes show when `init` first sees
+        the base.
     """
     check_normalize(normalize)
     if sources < 0:

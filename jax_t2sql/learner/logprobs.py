@@ -22,6 +22,7 @@ Unembed = Callable[[Tree, jax.Array], jax.Array]
 Totals = dict[str, jax.Array]
 
 SOURCE_TOTALS = ("source_tokens", "source_ratio", "source_log_ratio")
+"""What is measured by source; see `make_learner`."""
 
 # Below this many positions a matrix product with the unembedding is bound by memory, not compute.
 _MIN_POSITIONS = 128
