@@ -8,8 +8,10 @@ import asyncio
 import json
 import os
 import random
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from email.utils import parsedate_to_datetime
 from typing import Any
 
 from jax_t2sql.errors import UserError
@@ -17,6 +19,7 @@ from jax_t2sql.sampling.vllm_http import HttpClient, Unreachable, describe
 from jax_t2sql.text2sql.codec import Message
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 60.0
+_LONGEST_WISH = 600.0  # seconds of a Retry-After that are waited
 _MAY_PASS = (408, 409, 425, 429)
 
 
@@ -151,15 +154,19 @@ class ChatClient:
 
     async def _ask(self, method: str, path: str, value: Any) -> tuple[int, bytes]:
         """An answer that is no passing fault."""
+        wish = 0.0
         for attempt in range(self._retries + 1):
             if attempt:
                 pause = min(_FIRST_PAUSE * 2 ** (attempt - 1), _LONGEST_PAUSE)
-                await asyncio.sleep(pause * random.uniform(0.5, 1.0))
+                # Those that were sent away together are not to come back together.
+                await asyncio.sleep(wish + pause * random.uniform(0.5, 1.0))
+            wish = 0.0
             try:
-                status, body = await self._http.ask(method, path, value)
+                status, headers, body = await self._http.ask_all(method, path, value)
                 if status not in _MAY_PASS and status < 500:
                     return status, body
                 fault = self._mask(describe(status, body))
+                wish = retry_after(headers.get("retry-after", ""), time.time())
             except Unreachable as error:
                 fault = str(error)
         raise Failed(f"no answer in {self._retries + 1} tries, the last: {fault}")
@@ -169,6 +176,28 @@ class ChatClient:
 
     async def close(self) -> None:
         await self._http.close()
+
+
+def retry_after(text: str, now: float) -> float:
+    """Seconds that a Retry-After header asks to wait, at most ten minutes; 0 if it is none.
+
+    Args:
+      text: seconds or an HTTP date.
+      now: seconds since 1970.
+
+    Source: RFC 9110, 10.2.3.
+
+    >>> retry_after("30", 0.0), retry_after("Thu, 01 Jan 1970 00:01:00 GMT", 15.0)
+    (30.0, 45.0)
+    """
+    try:
+        seconds = float(text)
+    except ValueError:
+        try:
+            seconds = parsedate_to_datetime(text).timestamp() - now
+        except (ValueError, OverflowError):
+            return 0.0
+    return min(max(seconds, 0.0), _LONGEST_WISH) if seconds == seconds else 0.0
 
 
 def _reply(body: bytes, mask) -> Reply:

@@ -14,6 +14,7 @@ import pytest
 from jax_t2sql.errors import UserError
 from jax_t2sql.eval.__main__ import main
 from jax_t2sql.scores.records import AnswerRow, VerdictRow, read_rows
+from jax_t2sql.scores.summary import proxy_test
 
 ROOT = Path(__file__).resolve().parents[2]
 PREDICTIONS = [
@@ -60,6 +61,19 @@ def test_several_predictions_of_a_question_are_voted_on(shop, tmp_path):
     assert curve["pass_at_k"][0] == pytest.approx((2 / 3 + 0 + 1 / 3 + 0) / 4)
     rows = read_rows(tmp_path / "out" / "answers.jsonl", AnswerRow)
     assert {row.candidate for row in rows} == {1, 2, 3}
+
+
+def test_what_is_tested_against_the_proxy_is_the_mean_of_the_draws(shop, tmp_path):
+    right = {"q0": "3", "q1": "a FROM t", "q2": "2", "q3": "1 WHERE 0"}
+    tied = [
+        {"question_id": name, "pred": f"SELECT {sql}"}
+        for name, good in right.items()
+        for sql in (good, "'wrong'")
+    ]
+    found = shop.run(f"file:{shop.predict(tied)}", tmp_path / "out", "--seed", "3")
+    first_draw = found["graders"]["question"]
+    assert round(found["correct"]) != first_draw["correct"]
+    assert found["proxy"] == proxy_test(found, 0.9296) != proxy_test(first_draw, 0.9296)
 
 
 def test_what_it_cost(shop, tmp_path):
