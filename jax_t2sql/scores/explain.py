@@ -95,7 +95,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     title = f"{len(failures)} of {len(marks)} answers are wrong (grader {grader}, key {key})"
     if args.id:
         title = f"the answers to {len(failures)} questions"
-    print_failures(failures, shown=len(failures) if args.id else args.shown, title=title)
+    shown = len(failures) if args.id else args.shown
+    print_failures(failures, shown=shown, title=title, whole=bool(args.id))
     return 0
 
 

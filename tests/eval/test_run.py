@@ -39,6 +39,13 @@ def test_a_file_is_scored_under_every_grader(shop, tmp_path):
     assert len(rows) == 8 and {row.key for row in rows} == {"gold"}
 
 
+def test_questions_without_a_prediction_are_told(shop, tmp_path, capsys):
+    found = shop.run(f"file:{shop.predict(PREDICTIONS[:1])}", tmp_path / "out")
+    assert (found["n"], found["correct"], found["answered"]) == (4, 1, 0.25)
+    told = "3 of 4 answers hold no query and count as wrong: 3 no query"
+    assert told in capsys.readouterr().out
+
+
 def test_several_predictions_of_a_question_are_voted_on(shop, tmp_path):
     samples = [
         {"question_id": name, "pred": sql}
