@@ -77,18 +77,23 @@ class ChatClient:
     async def find_model(self) -> str:
         """The model's name. Raises UserError if none was given and not exactly one is served."""
         if self.model is None:
+            fault = ""
             try:
                 status, body = await self._ask("GET", "/models", None)
                 names = (
                     [str(item["id"]) for item in json.loads(body)["data"]] if status == 200 else []
                 )
-            except (Failed, KeyError, TypeError, ValueError):
+                if status != 200:
+                    fault = f" It does not list its models ({self._mask(describe(status, body))})."
+            except Failed as error:
+                names, fault = [], f" It cannot be asked for it: {error}."
+            except (KeyError, TypeError, ValueError):
                 names = []
             if len(names) != 1:
                 known = (
                     f" It has {', '.join(names[:8])}" + ", …" * (len(names) > 8) if names else ""
                 )
-                raise UserError(f"{self.url}: name the model with --model.{known}")
+                raise UserError(f"{self.url}: name the model with --model.{known}{fault}")
             self.model = names[0]
         return self.model
 

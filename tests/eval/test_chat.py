@@ -225,6 +225,19 @@ def test_an_endpoint_that_is_down_ends_with_a_message(shop, tmp_path):
         main(shop.arguments(policy, tmp_path / "out", *options))
 
 
+def test_an_endpoint_that_cannot_name_its_model_says_why(shop, tmp_path):
+    class Shut(Endpoint):
+        def answer(self, path, body, key):
+            return 403, {"error": {"message": f"no entry for {KEY}"}}
+
+    with serving(Shut(direct)) as policy:
+        arguments = shop.arguments(policy, tmp_path / "out", "--retries", "0")
+        with pytest.raises(UserError, match=r"with --model\. It does not list .*no entry for …"):
+            main(arguments)
+    with pytest.raises(UserError, match=r"with --model\. It cannot be asked for it: no answer"):
+        main(arguments)
+
+
 def test_the_model_must_be_known(shop, tmp_path):
     with (
         serving(Endpoint(direct, models=("one", "two"))) as policy,
