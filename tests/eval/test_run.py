@@ -9,10 +9,13 @@ import sys
 import time
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from jax_t2sql.errors import UserError
+from jax_t2sql.eval import judging
 from jax_t2sql.eval.__main__ import main
+from jax_t2sql.scores.graders import grade_answers
 from jax_t2sql.scores.records import AnswerRow, VerdictRow, read_rows
 from jax_t2sql.scores.summary import proxy_test
 
@@ -44,6 +47,26 @@ def test_questions_without_a_prediction_are_told(shop, tmp_path, capsys):
     assert (found["n"], found["correct"], found["answered"]) == (4, 1, 0.25)
     told = "3 of 4 answers hold no query and count as wrong: 3 no query"
     assert told in capsys.readouterr().out
+
+
+def test_what_the_machine_left_open_is_tried_again(shop, tmp_path, capsys, monkeypatch):
+    def failing(*args, **options):
+        for rows in grade_answers(*args, **options):
+            yield [
+                msgspec.structs.replace(row, kind="infrastructure", correct=None)
+                if row.question_id == "q0"
+                else row
+                for row in rows
+            ]
+
+    policy = f"file:{shop.predict(PREDICTIONS)}"
+    with monkeypatch.context() as patch:
+        patch.setattr(judging, "grade_answers", failing)
+        assert shop.run(policy, tmp_path / "out")["n"] == 3
+    assert "1 questions do not count" in capsys.readouterr().out
+    assert shop.run(policy, tmp_path / "out")["n"] == 4
+    rows = read_rows(tmp_path / "out" / "verdicts.jsonl", VerdictRow)
+    assert sorted(row.question_id for row in rows) == ["q0", "q1", "q2", "q3"]
 
 
 def test_several_predictions_of_a_question_are_voted_on(shop, tmp_path):

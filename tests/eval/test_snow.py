@@ -184,6 +184,21 @@ def test_failures_are_outcomes(pool, copy):
     assert status(many) == "too_large"
 
 
+def test_an_account_that_cannot_be_reached_is_no_wrong_query(pool, copy, monkeypatch):
+    sql = "SELECT FARE FROM AIR.MAIN.FLIGHTS"
+
+    def unreachable(self, *_, **__):
+        raise pool._connector.errors.OperationalError("250001: no route")
+
+    with monkeypatch.context() as patch:
+        with pool._connection("AIR").cursor() as cursor:
+            patch.setattr(type(cursor), "execute", unreachable)
+        with pytest.raises(UserError, match="Snowflake does not answer: .*no route.*same command"):
+            pool.grade_many([GradeJob(folder(copy), sql, sql, "set")])
+    (verdict,) = pool.grade_many([GradeJob(folder(copy), f"{sql} ", sql, "set")])
+    assert verdict.status == "equal"
+
+
 def test_exploring_takes_the_dialect_of_sqlite(pool, copy):
     sql = "SELECT max(`flight_id`) FROM air.main.flights"
     assert not pool.execute(folder(copy), sql).result().ok, "an answer is taken as it is"
