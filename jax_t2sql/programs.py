@@ -2,6 +2,7 @@
 
 import contextlib
 import errno
+import logging
 import os
 import select
 import signal
@@ -38,6 +39,8 @@ def run_program(
     - Anything else is a fault of ours and propagates with its traceback.
     """
     _open_standard_descriptors()
+    # It warns of queries with their text as it is, which a terminal may act on.
+    logging.getLogger("sqlglot").setLevel(logging.ERROR)
     try:
         with _ending_signals_raised():
             status = main_fn()

@@ -108,11 +108,15 @@ class ProxyTest:
     relation: str
 
 
-def against_proxy(correct: int, n: int, proxy: float) -> ProxyTest:
-    """Tests an accuracy against a stated one, such as a published human score."""
+def against_proxy(correct: float, n: int, proxy: float) -> ProxyTest:
+    """Tests an accuracy against a stated one, such as a published human score.
+
+    `correct` may be a mean of counts: the interval takes it as it is, the exact test its nearest
+    whole number.
+    """
     low, high = wilson(correct, n)
     relation = "above" if low > proxy else "below" if high < proxy else "within"
-    return ProxyTest(proxy, binomial_test(correct, n, proxy), relation)
+    return ProxyTest(proxy, binomial_test(round(correct), n, proxy), relation)
 
 
 def mcnemar(only_first: int, only_second: int) -> float:

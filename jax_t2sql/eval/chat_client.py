@@ -8,8 +8,10 @@ import asyncio
 import json
 import os
 import random
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from email.utils import parsedate_to_datetime
 from typing import Any
 
 from jax_t2sql.errors import UserError
@@ -17,6 +19,7 @@ from jax_t2sql.sampling.vllm_http import HttpClient, Unreachable, describe
 from jax_t2sql.text2sql.codec import Message
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 60.0
+_LONGEST_WISH = 600.0  # seconds of a Retry-After that are waited
 _MAY_PASS = (408, 409, 425, 429)
 
 
@@ -74,18 +77,23 @@ class ChatClient:
     async def find_model(self) -> str:
         """The model's name. Raises UserError if none was given and not exactly one is served."""
         if self.model is None:
+            fault = ""
             try:
                 status, body = await self._ask("GET", "/models", None)
                 names = (
                     [str(item["id"]) for item in json.loads(body)["data"]] if status == 200 else []
                 )
-            except (Failed, KeyError, TypeError, ValueError):
+                if status != 200:
+                    fault = f" It does not list its models ({self._mask(describe(status, body))})."
+            except Failed as error:
+                names, fault = [], f" It cannot be asked for it: {error}."
+            except (KeyError, TypeError, ValueError):
                 names = []
             if len(names) != 1:
                 known = (
                     f" It has {', '.join(names[:8])}" + ", …" * (len(names) > 8) if names else ""
                 )
-                raise UserError(f"{self.url}: name the model with --model.{known}")
+                raise UserError(f"{self.url}: name the model with --model.{known}{fault}")
             self.model = names[0]
         return self.model
 
@@ -151,15 +159,19 @@ class ChatClient:
 
     async def _ask(self, method: str, path: str, value: Any) -> tuple[int, bytes]:
         """An answer that is no passing fault."""
+        wish = 0.0
         for attempt in range(self._retries + 1):
             if attempt:
                 pause = min(_FIRST_PAUSE * 2 ** (attempt - 1), _LONGEST_PAUSE)
-                await asyncio.sleep(pause * random.uniform(0.5, 1.0))
+                # Those that were sent away together are not to come back together.
+                await asyncio.sleep(wish + pause * random.uniform(0.5, 1.0))
+            wish = 0.0
             try:
-                status, body = await self._http.ask(method, path, value)
+                status, headers, body = await self._http.ask_all(method, path, value)
                 if status not in _MAY_PASS and status < 500:
                     return status, body
                 fault = self._mask(describe(status, body))
+                wish = retry_after(headers.get("retry-after", ""), time.time())
             except Unreachable as error:
                 fault = str(error)
         raise Failed(f"no answer in {self._retries + 1} tries, the last: {fault}")
@@ -169,6 +181,28 @@ class ChatClient:
 
     async def close(self) -> None:
         await self._http.close()
+
+
+def retry_after(text: str, now: float) -> float:
+    """Seconds that a Retry-After header asks to wait, at most ten minutes; 0 if it is none.
+
+    Args:
+      text: seconds or an HTTP date.
+      now: seconds since 1970.
+
+    Source: RFC 9110, 10.2.3.
+
+    >>> retry_after("30", 0.0), retry_after("Thu, 01 Jan 1970 00:01:00 GMT", 15.0)
+    (30.0, 45.0)
+    """
+    try:
+        seconds = float(text)
+    except ValueError:
+        try:
+            seconds = parsedate_to_datetime(text).timestamp() - now
+        except (ValueError, OverflowError):
+            return 0.0
+    return min(max(seconds, 0.0), _LONGEST_WISH) if seconds == seconds else 0.0
 
 
 def _reply(body: bytes, mask) -> Reply:

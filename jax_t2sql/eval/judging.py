@@ -31,7 +31,8 @@ def collect_verdicts(
 ) -> list[VerdictRow]:
     """All verdicts of these graders; those that the file lacks are found and added.
 
-    Answers that failed are judged (wrong), but not on file: they may still be given.
+    Answers that failed are judged (wrong), but not on file: they may still be given. What the
+    machine's failure left open is not on file either: the same command tries again.
     """
     questions = {row.question_id: row for row in asked.rows}
     known = {_name(row): row for row in read_rows(path, VerdictRow)}
@@ -61,7 +62,11 @@ def collect_verdicts(
             )
             burst = [row for part in bursts for row in part]
             new = {_name(row): row for row in burst if _name(row) not in known}
-            writer.write(row for name, row in new.items() if name[0] not in failed)
+            writer.write(
+                row
+                for name, row in new.items()
+                if name[0] not in failed and row.kind != "infrastructure"
+            )
             known |= new
             seen |= {row.answer_id for row in burst}
             show(len(answers) - len(todo) + len(seen), {})
@@ -86,7 +91,7 @@ def collect_executions(
         live_progress("votes", len(sampled), shown=bool(todo)) as show,
     ):
         for burst in run_candidates(questions, todo, find=find, pool=pool):
-            writer.write(burst)
+            writer.write(row for row in burst if row.status != "infrastructure")
             known |= {row.id: row for row in burst}
             done += len(burst)
             show(done, {})

@@ -5,7 +5,8 @@
   are samples. An `answers.jsonl` of an evaluation is such a file.
 * BIRD: one object, {"0": "SELECT …\t----- bird -----\tdb_id", …}; keys are question ids, or places
   in the question file counted from 0.
-* Spider: a line a question, in their order, perhaps with a tab and the db_id after the query.
+* Spider: a line a question of the file, or a line a question asked, in their order, perhaps with a
+  tab and the db_id after the query.
 """
 
 import json
@@ -52,12 +53,14 @@ def read_predictions(
             f"{path}: cannot be read ({error.strerror}); name a predictions file"
         ) from None
     head = data.lstrip(b"\xef\xbb\xbf \t\r\n")[:1]
+    if not head:
+        raise UserError(f"{path} is empty; name a predictions file")
     if head not in (b"{", b"["):
-        found = _spider(data, path, all_ids)
-    elif head == b"{" and (table := _whole_object(data)) is not None:
+        found = _spider(data, path, rows, all_ids)
+    elif head == b"{" and (table := _whole_object(data, path)) is not None:
         found = _bird(table, path, rows, all_ids)
     else:
-        found = _rows(path, all_ids)
+        found = _rows(path, rows, all_ids)
     by_id: dict[str, list[Prediction]] = {}
     for prediction in found:
         by_id.setdefault(prediction.question_id, []).append(prediction)
@@ -66,17 +69,28 @@ def read_predictions(
     return by_id
 
 
-def _whole_object(data: bytes) -> dict[str, Any] | None:
+def _whole_object(data: bytes, path: Path) -> dict[str, Any] | None:
     """The file's one JSON object, if it is one and no row of ours."""
+
+    def named_once(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        for name, value in pairs:
+            if name in found:
+                raise UserError(f"{path}: {name!r} is there twice; leave one of them")
+            found[name] = value
+        return found
+
     try:
-        table = json.loads(data.decode("utf-8-sig"))
+        table = json.loads(data.decode("utf-8-sig"), object_pairs_hook=named_once)
+    except UserError:
+        raise
     except (ValueError, RecursionError):
         return None
     return None if any(name in table for name in ("question_id", *_SQL_NAMES)) else table
 
 
-def _rows(path: Path, all_ids: Sequence[str]) -> Iterable[Prediction]:
-    known = set(all_ids)
+def _rows(path: Path, rows: Sequence[QuestionRow], all_ids: Sequence[str]) -> Iterable[Prediction]:
+    known, db_ids = set(all_ids), {row.question_id: row.db_id for row in rows}
     with open(path, "rb") as file:
         for place, (line, row) in enumerate(json_rows(file, path)):
             where = f"{path}:{line}"
@@ -95,6 +109,7 @@ def _rows(path: Path, all_ids: Sequence[str]) -> Iterable[Prediction]:
                 raise UserError(f"{where}: field 'question_id' must be text or an integer")
             if str(question_id) not in known:
                 raise UserError(f"{where}: question {question_id!r} is none of the question file's")
+            _check_database(row.get("db_id"), str(question_id), db_ids, where)
             yield Prediction(str(question_id), _query(row.get(name), where), _extras(row))
 
 
@@ -128,30 +143,41 @@ def _bird(
     db_ids = {row.question_id: row.db_id for row in rows}
     for key, value in table.items():
         text = _query(value, f"{path}: {key!r}")
-        sql, mark, db_id = (text or "").partition(_BIRD_MARK)
-        asked = db_ids.get(names[key])
-        if mark and asked is not None and db_id.strip() != asked:
-            raise UserError(
-                f"{path}: {key!r} is for database {db_id.strip()!r}, but question {names[key]} is"
-                f" about {asked!r}; it is a file for other questions"
-            )
+        sql, _, db_id = (text or "").partition(_BIRD_MARK)
+        _check_database(db_id.strip(), names[key], db_ids, f"{path}: {key!r}")
         yield Prediction(names[key], sql if text is not None else None, {})
 
 
-def _spider(data: bytes, path: Path, all_ids: Sequence[str]) -> Iterable[Prediction]:
+def _spider(
+    data: bytes, path: Path, rows: Sequence[QuestionRow], all_ids: Sequence[str]
+) -> Iterable[Prediction]:
     try:
         lines = data.decode("utf-8-sig").replace("\r\n", "\n").removesuffix("\n").split("\n")
     except UnicodeDecodeError as error:
         raise UserError(
             f"{path}: byte {error.start} is not UTF-8; save the file as UTF-8"
         ) from None
-    if len(lines) != len(all_ids):
+    asked_ids = [row.question_id for row in rows]
+    ids = next((ids for ids in (all_ids, asked_ids) if len(ids) == len(lines)), None)
+    if ids is None:
         raise UserError(
             f"{path} has {len(lines):,} lines for {len(all_ids):,} questions; it needs one query a"
             " line, in the order of the questions"
         )
-    for question_id, line in zip(all_ids, lines, strict=True):
-        yield Prediction(question_id, line.partition("\t")[0].strip() or None, {})
+    db_ids = {row.question_id: row.db_id for row in rows}
+    for number, (question_id, line) in enumerate(zip(ids, lines, strict=True), start=1):
+        sql, _, db_id = line.partition("\t")
+        _check_database(db_id.strip(), question_id, db_ids, f"{path}:{number}")
+        yield Prediction(question_id, sql.strip() or None, {})
+
+
+def _check_database(db_id: Any, question_id: str, asked: Mapping[str, str], where: str) -> None:
+    """Raises UserError if a file says that a question asked is about another database."""
+    if isinstance(db_id, str) and db_id and db_id != asked.get(question_id, db_id):
+        raise UserError(
+            f"{where} is for database {db_id!r}, but question {question_id} is about"
+            f" {asked[question_id]!r}; it is a file for other questions"
+        )
 
 
 def _by_place(place: int, all_ids: Sequence[str], where: str) -> str:
@@ -171,24 +197,39 @@ def _query(value: Any, where: str) -> str | None:
 
 
 def write_predictions(
-    folder: Path, form: str, rows: Sequence[QuestionRow], answers: Sequence[AnswerRow]
+    folder: Path,
+    form: str,
+    rows: Sequence[QuestionRow],
+    answers: Sequence[AnswerRow],
+    *,
+    all_ids: Sequence[str],
+    winners: Mapping[str, int],
 ) -> Path:
     """Writes one answer a question in a benchmark's own format, in the order of the questions.
 
     Args:
-      form: "bird" or "spider".
-      answers: of those for a question the first with the lowest candidate is taken.
+      form: "bird" (keys are places in the whole question file) or "spider".
+      answers: of those for a question the greedy one is taken, else the one that won the vote,
+        with evidence if there is one with.
+      all_ids: of the whole question file in its order.
+      winners: candidates that won the vote.
     """
     chosen: dict[str, AnswerRow] = {}
-    for answer in sorted(answers, key=lambda answer: (answer.candidate, not answer.evidence)):
+
+    def rank(answer: AnswerRow) -> tuple:
+        won = answer.candidate == winners.get(answer.question_id)
+        return not answer.evidence, answer.candidate != 0, not won, answer.candidate
+
+    for answer in sorted(answers, key=rank):
         chosen.setdefault(answer.question_id, answer)
     found = [chosen.get(row.question_id) for row in rows]
     queries = ["" if answer is None else answer.sql or "" for answer in found]
     if form == "bird":
         path = folder / "predictions.json"
+        places = {question_id: place for place, question_id in enumerate(all_ids)}
         table = {
-            str(place): f"{sql}{_BIRD_MARK}{row.db_id}"
-            for place, (row, sql) in enumerate(zip(rows, queries, strict=True))
+            str(places[row.question_id]): f"{sql}{_BIRD_MARK}{row.db_id}"
+            for row, sql in zip(rows, queries, strict=True)
         }
         text = json.dumps(table, indent=4, ensure_ascii=False) + "\n"
     else:

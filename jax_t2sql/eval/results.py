@@ -12,7 +12,7 @@ from jax_t2sql.eval.questions import Asked
 from jax_t2sql.eval.voting import Candidate, ExecutionRow, self_consistency
 from jax_t2sql.scores.cost import cost
 from jax_t2sql.scores.records import AnswerId, AnswerRow, VerdictRow
-from jax_t2sql.scores.summary import share, summarise
+from jax_t2sql.scores.summary import proxy_test, share, summarise
 
 Correct = Mapping[tuple[AnswerId, str], bool | None]
 
@@ -101,6 +101,7 @@ def _part(
     if curve and only_samples:
         # All draws' mean; the parts above are of the first draw.
         summary |= share(curve["by_question"].values())
+        summary["proxy"] = proxy_test(summary, args.proxy)
         summary["decoding"] = f"self-consistency of {curve['n'][-1]}"
     return summary
 

@@ -71,7 +71,14 @@ def evaluate(args: EvalArgs) -> dict[str, Any]:
         results = make_results(args, asked, answers, verdicts, executions, differing, manifest)
         write_json(args.out / "results.json", results)
         if args.write_format:
-            write_predictions(args.out, args.write_format, asked.rows, answers)
+            write_predictions(
+                args.out,
+                args.write_format,
+                asked.rows,
+                answers,
+                all_ids=asked.all_ids,
+                winners=results.get("self_consistency", {}).get("winners", {}),
+            )
         page = write_page(args.out)
     print_results(results, page)
     return results

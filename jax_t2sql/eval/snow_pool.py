@@ -123,7 +123,11 @@ class SnowPool:
         return first
 
     def _run(self, database: str, sql: str) -> Outcome:
-        """Runs one query, whatever becomes of it."""
+        """Runs one query, whatever becomes of it.
+
+        Raises:
+          UserError: it is not the query's fault: Snowflake cannot be reached.
+        """
         reason = refusal(sql)
         if reason is not None:
             return Outcome("no_query" if reason.startswith("there") else "refused", message=reason)
@@ -136,6 +140,12 @@ class SnowPool:
         except self._connector.errors.Error as error:
             spent = time.monotonic() - started
             message = str(getattr(error, "msg", None) or error).strip()
+            # What is wrong with a query is a ProgrammingError or another DatabaseError.
+            faults = self._connector.errors
+            if isinstance(error, faults.OperationalError | faults.InterfaceError):
+                raise UserError(
+                    f"Snowflake does not answer: {message}. Mend that, then run the same command"
+                ) from None
             # 604: cancelled, 630: over the statement's time limit.
             late = getattr(error, "errno", None) in (604, 630) or spent >= self._limits.seconds
             status = "timeout" if late else "error"

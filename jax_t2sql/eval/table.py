@@ -56,6 +56,18 @@ def print_results(results: Mapping[str, Any], page: Path) -> None:
             f"{len(results['key_disagreements'])} answers right under one key and wrong under"
             f" another; gold results differ on {len(results['differing_golds'])} questions"
         )
+    if results["untold"]:
+        console.print(
+            f"{results['untold']:,} questions do not count, as nothing can be told: the gold query"
+            " fails or the machine did (verdicts.jsonl)"
+        )
+    silent = {k: n for k, n in results["endings"].items() if k not in ("answer", "error")}
+    if silent:
+        told = ", ".join(f"{count:,} {kind.replace('_', ' ')}" for kind, count in silent.items())
+        console.print(
+            f"{sum(silent.values()):,} of {sum(results['endings'].values()):,} answers hold no"
+            f" query and count as wrong: {told}"
+        )
     failed = results["endings"].get("error", 0)
     if failed:
         console.print(f"{failed:,} answers failed and count as wrong; run again to ask them again")

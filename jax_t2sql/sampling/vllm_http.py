@@ -69,7 +69,14 @@ class HttpClient:
     async def ask(
         self, method: str, path: str, value: Any = None, *, timeout: float | None = None
     ) -> tuple[int, bytes]:
-        """Status and body of the answer.
+        """Status and body of the answer: see `ask_all`."""
+        status, _, body = await self.ask_all(method, path, value, timeout=timeout)
+        return status, body
+
+    async def ask_all(
+        self, method: str, path: str, value: Any = None, *, timeout: float | None = None
+    ) -> tuple[int, dict[str, str], bytes]:
+        """Status, headers (names in lower case) and body of the answer.
 
         value: sent as JSON unless None. timeout: seconds, from when the request's turn has come.
 
@@ -94,7 +101,7 @@ class HttpClient:
             except OSError as error:
                 raise Unreachable(f"{self.url}{path}: {_what(error)}") from error
 
-    async def _exchange(self, request: bytes) -> tuple[int, bytes]:
+    async def _exchange(self, request: bytes) -> tuple[int, dict[str, str], bytes]:
         while self._idle:
             # The server may have closed an idle connection just now; then a new one is tried.
             with contextlib.suppress(OSError, EOFError, ValueError, asyncio.LimitOverrunError):
@@ -107,7 +114,7 @@ class HttpClient:
         except (OSError, EOFError, ValueError, asyncio.LimitOverrunError) as error:
             raise CutOff(_what(error)) from error
 
-    async def _exchange_on(self, connection, request: bytes) -> tuple[int, bytes]:
+    async def _exchange_on(self, connection, request: bytes) -> tuple[int, dict[str, str], bytes]:
         reader, writer = connection
         kept = False
         try:
@@ -116,7 +123,7 @@ class HttpClient:
             status, headers = _read_head(await reader.readuntil(b"\r\n\r\n"))
             body = await _read_body(reader, headers)
             kept = headers.get("connection", "").lower() != "close" and "until-close" not in headers
-            return status, body
+            return status, headers, body
         finally:  # a request that was cancelled leaves its answer behind: not to be used again
             if kept:
                 self._idle.append(connection)

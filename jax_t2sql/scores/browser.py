@@ -25,22 +25,24 @@ def browser_rows(run: EvalRun, grader: str, key: str) -> tuple[list[dict[str, An
       UserError: the file that `explain` has left is damaged.
     """
     failures = _failures(run.folder / FAILURES)
-    answers: dict[str, list[AnswerRow]] = {}
-    for answer in run.answers:
+    answers: dict[str, dict[int, AnswerRow]] = {}
+    for answer in run.answers:  # of several with one number the last: the others failed
         if answer.evidence == run.evidence:
-            answers.setdefault(answer.question_id, []).append(answer)
+            answers.setdefault(answer.question_id, {})[answer.candidate] = answer
     verdicts: dict[str, list[VerdictRow]] = {}
     for verdict in run.verdicts:
         if verdict.key == key and verdict.evidence == run.evidence:
             verdicts.setdefault(verdict.question_id, []).append(verdict)
     rows = []
     for name, question in list(run.questions.items())[:_MAX_QUESTIONS]:
-        given = sorted(answers.get(name, []), key=lambda answer: answer.candidate)
+        given = answers.get(name, {})
+        counting = run.counting(name, given) if given else None
+        others = [given[number] for number in sorted(given) if number != counting]
         marks = {(v.grader, v.candidate): v for v in verdicts.get(name, [])}
         rows.append(
             _asked(question, key)
-            | _first_answer(given[0] if given else None, marks, grader)
-            | {"samples": _samples(given[1 : 1 + _SHOWN_CANDIDATES], marks, grader)}
+            | _counting_answer(given.get(counting), marks, grader)
+            | {"samples": _samples(others[:_SHOWN_CANDIDATES], marks, grader)}
             | _explained(failures.get(name, {}))
         )
     return _fitting(rows, len(run.questions), bool(failures))
@@ -63,7 +65,7 @@ def _asked(question: QuestionRow, key: str) -> dict[str, Any]:
     }
 
 
-def _first_answer(answer: AnswerRow | None, marks: _Marks, grader: str) -> dict[str, Any]:
+def _counting_answer(answer: AnswerRow | None, marks: _Marks, grader: str) -> dict[str, Any]:
     if answer is None:
         empty = {"pred": "", "kind": "missing", "detail": "", "correct": None, "tokens": ""}
         return empty | {"graders": {}, "messages": []}

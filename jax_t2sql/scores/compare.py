@@ -3,9 +3,9 @@
     python -m jax_t2sql.eval compare RUN_A RUN_B
 
 Each RUN is the --out of an evaluation. Prints both accuracies with 95 % Wilson intervals, their
-difference with a paired bootstrap interval, the exact McNemar p-value, and the questions that
-flipped. Questions that one of the two does not have, or that cannot be graded, are left out and
-counted.
+difference with a paired bootstrap interval, the exact McNemar p-value, the same by difficulty, and
+the questions that flipped. Of samples alone the winner of the vote counts (its first draw).
+Questions that one of the two does not have, or that cannot be graded, are left out and counted.
 """
 
 import sys
@@ -18,7 +18,7 @@ import tyro
 
 from jax_t2sql.errors import UserError
 from jax_t2sql.scores.run import EvalRun, read_run, shared_questions
-from jax_t2sql.scores.summary import share
+from jax_t2sql.scores.summary import difficulty, share, shares_by
 from jax_t2sql.scores.tables import console, interval, percent, printable, table, write_json
 from jax_t2sql.stats import mcnemar, paired_bootstrap
 
@@ -66,11 +66,12 @@ def main(argv: Sequence[str] | None = None) -> int:
 def compare(
     first: EvalRun, second: EvalRun, *, grader: str, key: str, seed: int = 0
 ) -> dict[str, Any]:
-    """The paired comparison of two runs' first answers.
+    """The paired comparison of the answers that count in two runs (`EvalRun.correct`).
 
     Returns: grader, key, n; first and second (figures as of `summary.share`, with the run's name);
       left_out (questions that only one run can tell); difference (second minus first), low, high;
-      p_value; gained and lost (ids of questions that only the second, only the first got right).
+      p_value; gained and lost (ids of questions that only the second, only the first got right);
+      by (difficulty: first, second, gained, lost as counts, p_value).
 
     Raises:
       UserError: no question is graded in both, or their gold queries differ.
@@ -105,7 +106,27 @@ def compare(
         "p_value": mcnemar(len(lost), len(gained)),
         "gained": gained,
         "lost": lost,
+        "by": {"difficulty": _by_difficulty(first, shared, a, b)},
     }
+
+
+def _by_difficulty(
+    run: EvalRun, shared: Sequence[str], a: Sequence[bool], b: Sequence[bool]
+) -> dict[str, dict[str, Any]]:
+    groups = {name: [difficulty(run.questions[name])] for name in shared}
+    sides = [shares_by(dict(zip(shared, marks, strict=True)), groups.get) for marks in (a, b)]
+    found = {}
+    for group, part in sides[0].items():
+        flips = [y - x for name, x, y in zip(shared, a, b, strict=True) if groups[name] == [group]]
+        gained, lost = flips.count(1), flips.count(-1)
+        found[group] = {
+            "first": part,
+            "second": sides[1][group],
+            "gained": gained,
+            "lost": lost,
+            "p_value": mcnemar(lost, gained),
+        }
+    return found
 
 
 def _print(found: dict[str, Any], run: EvalRun, shown: int) -> None:
@@ -135,6 +156,19 @@ def _print(found: dict[str, Any], run: EvalRun, shown: int) -> None:
         f"{len(found['gained'])} gained, {len(found['lost'])} lost: exact McNemar"
         f" p = {found['p_value']:.3g}, {verdict} at the 5 % level"
     )
+    parts = found["by"]["difficulty"]
+    if len(parts) > 1:
+        rows = table(["difficulty", "first", "second", "gained", "lost", "McNemar p", "n"])
+        for group, part in parts.items():
+            rows.add_row(
+                printable(group),
+                *(percent(part[side]["accuracy"]) for side in ("first", "second")),
+                str(part["gained"]),
+                str(part["lost"]),
+                f"{part['p_value']:.3g}",
+                str(part["first"]["n"]),
+            )
+        out.print(rows)
     if found["left_out"]:
         out.print(f"{found['left_out']} questions left out: not graded in both runs")
     for direction in ("gained", "lost"):

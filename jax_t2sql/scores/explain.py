@@ -95,7 +95,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     title = f"{len(failures)} of {len(marks)} answers are wrong (grader {grader}, key {key})"
     if args.id:
         title = f"the answers to {len(failures)} questions"
-    print_failures(failures, shown=len(failures) if args.id else args.shown, title=title)
+    shown = len(failures) if args.id else args.shown
+    print_failures(failures, shown=shown, title=title, whole=bool(args.id))
     return 0
 
 
@@ -119,7 +120,7 @@ def explain(
       UserError: the run does not say where its databases are, and no folder is given.
     """
     find = database_finder(run, databases)
-    answers = _first_answers(run)
+    answers = _answers(run)
     verdicts = {
         (v.question_id, v.candidate): v
         for v in run.verdicts
@@ -182,15 +183,13 @@ def explain(
             }
 
 
-def _first_answers(run: EvalRun) -> dict[str, AnswerRow]:
-    found: dict[str, AnswerRow] = {}
+def _answers(run: EvalRun) -> dict[str, AnswerRow]:
+    """The answer that counts for each question."""
+    given: dict[str, dict[int, AnswerRow]] = {}
     for answer in run.answers:
-        known = found.get(answer.question_id)
-        if answer.evidence == run.evidence and (
-            known is None or answer.candidate < known.candidate
-        ):
-            found[answer.question_id] = answer
-    return found
+        if answer.evidence == run.evidence:
+            given.setdefault(answer.question_id, {})[answer.candidate] = answer
+    return {name: answers[run.counting(name, answers)] for name, answers in given.items()}
 
 
 def _columns(path: Path) -> Columns:

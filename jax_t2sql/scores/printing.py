@@ -11,10 +11,14 @@ from jax_t2sql.scores.guess import CLASSES
 from jax_t2sql.scores.tables import console, printable, table
 
 _MAX_COLUMNS = 8
+_MAX_TEXT = 2_000
 
 
-def print_failures(failures: Sequence[Mapping[str, Any]], *, shown: int, title: str) -> None:
-    """Prints counts of what is wrong, then the first failures one by one."""
+def print_failures(
+    failures: Sequence[Mapping[str, Any]], *, shown: int, title: str, whole: bool = False
+) -> None:
+    """Prints counts of what is wrong, then the first failures one by one, cut where they are long
+    unless they are to be shown whole."""
     out = console()
     out.print(title)
     kinds = Counter(kind for row in failures for kind in {d["kind"] for d in row["differences"]})
@@ -30,15 +34,18 @@ def print_failures(failures: Sequence[Mapping[str, Any]], *, shown: int, title: 
             counts.add_row(f"{name}: {CLASSES[name]}", str(count), f"{count / len(failures):.0%}")
         out.print(counts)
     for row in failures[:shown]:
-        _print_failure(row)
+        _print_failure(row, whole)
     if len(failures) > shown:
         out.print(f"\n… and {len(failures) - shown} more, all in failures.jsonl")
 
 
-def _print_failure(row: Mapping[str, Any]) -> None:
+def _print_failure(row: Mapping[str, Any], whole: bool) -> None:
     out = console()
 
     def line(text: str) -> None:
+        left = len(text) - _MAX_TEXT
+        if left > 0 and not whole:
+            text = f"{text[:_MAX_TEXT]}… and {left:,} more characters"
         out.print(text, soft_wrap=True)
 
     out.rule(printable(f"{row['question_id']} · {row['db_id']}"), align="left")

@@ -11,7 +11,7 @@ killed leaves at most one torn line, the last: readers pass over it and the next
 import os
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Literal, Self, TypeVar
+from typing import Any, Literal, Self, TypeVar
 
 import msgspec
 
@@ -149,7 +149,9 @@ def read_rows(path: Path, kind: type[Row]) -> list[Row]:
 class RowWriter:
     """Appends rows to a file; what `write` returned from survives the machine's end.
 
-    A context manager. A torn last line that an earlier process left is cut off first.
+    A context manager. A torn last line that an earlier process left is cut off first. Halves of
+    surrogate pairs (database text that is no UTF-8) are written as their escapes, in plain letters:
+    no reader takes them.
     """
 
     def __init__(self, path: Path) -> None:
@@ -160,11 +162,17 @@ class RowWriter:
 
     def write(self, rows: Iterable[msgspec.Struct]) -> None:
         """Appends rows, all on disk when it returns."""
-        data = b"".join(self._encode(row) + b"\n" for row in rows)
+        data = b"".join(self._line(row) for row in rows)
         if data:
             self._file.write(data)
             self._file.flush()
             os.fsync(self._file.fileno())
+
+    def _line(self, row: msgspec.Struct) -> bytes:
+        try:
+            return self._encode(row) + b"\n"
+        except UnicodeEncodeError:
+            return self._encode(_spelled(msgspec.to_builtins(row))) + b"\n"
 
     def close(self) -> None:
         self._file.close()
@@ -183,6 +191,15 @@ def write_rows(path: Path, rows: Iterable[msgspec.Struct]) -> None:
     with RowWriter(draft) as writer:
         writer.write(rows)
     draft.replace(path)
+
+
+def _spelled(value: Any) -> Any:
+    """The value with halves of surrogate pairs as their escapes."""
+    if isinstance(value, str):
+        return value.encode("utf-8", "backslashreplace").decode()
+    if isinstance(value, dict):
+        return {_spelled(name): _spelled(item) for name, item in value.items()}
+    return [_spelled(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 def _whole(data: bytes) -> int:

@@ -1,7 +1,7 @@
 """An evaluation's folder, read."""
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -65,7 +65,7 @@ class EvalRun:
         return grader or self.graders[0], key or self.keys[0]
 
     def correct(self, grader: str, key: str, *, evidence: bool | None = None) -> dict[str, bool]:
-        """Whether each question's first answer is right, where that can be told.
+        """Whether the answer that counts for each question is right, where that can be told.
 
         Args:
           grader, key: whose verdicts.
@@ -73,8 +73,24 @@ class EvalRun:
             the run has such.
         """
         rates = self.marks(grader, key, evidence=evidence)
-        # The greedy answer is candidate 0; a run of samples alone has others.
-        return {name: marks[min(marks)] for name, marks in rates.items()}
+        return {
+            name: marks[self.counting(name, marks, evidence=evidence)]
+            for name, marks in rates.items()
+        }
+
+    def counting(
+        self, question_id: str, candidates: Collection[int], *, evidence: bool | None = None
+    ) -> int:
+        """The candidate that counts for a question, of these: the greedy one (0); in a run of
+        samples alone the one that won the vote (its first draw), the first if that is not known."""
+        shown = self.evidence if evidence is None else evidence
+        part = self.results
+        if shown != part.get("evidence", shown):
+            part = part.get("without_evidence") or {}
+        winner = None
+        if part.get("decoding", "greedy") != "greedy":
+            winner = part.get("self_consistency", {}).get("winners", {}).get(question_id)
+        return winner if winner in candidates else min(candidates)
 
     def marks(
         self, grader: str, key: str, *, evidence: bool | None = None

@@ -31,6 +31,12 @@ def share(correct: Iterable[bool]) -> dict[str, Any]:
     }
 
 
+def proxy_test(figures: Mapping[str, Any], proxy: float) -> dict[str, Any]:
+    """The stated accuracy, and how that of `share`'s figures stands to it."""
+    test = against_proxy(figures["correct"], figures["n"], proxy)
+    return {"accuracy": proxy, "p_value": test.p_value, "relation": test.relation}
+
+
 def summarise(
     questions: Mapping[str, QuestionRow],
     answers: Sequence[AnswerRow],
@@ -75,7 +81,6 @@ def summarise(
     correct = {name: row.correct for name, row in headline.items() if row.correct is not None}
     total = share(correct.values())
     first = [a for a in answers if a.candidate == 0 and a.evidence == evidence]
-    test = against_proxy(total["correct"], total["n"], proxy)
     return {
         **total,
         "grader": grader,
@@ -85,11 +90,11 @@ def summarise(
         "untold": len(headline) - len(correct),
         "kinds": dict(Counter(row.kind for row in headline.values()).most_common()),
         "answered": sum(a.sql is not None for a in first) / len(first) if first else None,
-        "proxy": {"accuracy": proxy, "p_value": test.p_value, "relation": test.relation},
+        "proxy": proxy_test(total, proxy),
         "by": {
-            "difficulty": _by(correct, lambda name: [questions[name].difficulty or "none given"]),
-            "database": _by(correct, lambda name: [questions[name].db_id]),
-            "tags": _by(
+            "difficulty": shares_by(correct, lambda name: [difficulty(questions[name])]),
+            "database": shares_by(correct, lambda name: [questions[name].db_id]),
+            "tags": shares_by(
                 correct,
                 lambda name: structure_tags(questions[name].golds[key].sql),
                 order=list(TAGS),
@@ -103,12 +108,23 @@ def summarise(
 _USUAL = ("simple", "easy", "moderate", "medium", "challenging", "hard", "extra")
 
 
-def _by(
+def difficulty(question: QuestionRow) -> str:
+    """How tables call a question's difficulty."""
+    return question.difficulty or "none given"
+
+
+def shares_by(
     correct: Mapping[str, bool],
     groups_of: Callable[[str], Sequence[str]],
     *,
     order: Sequence[str] = _USUAL,
 ) -> dict[str, dict[str, Any]]:
+    """`share` of each group; a question may be of several. Groups in the order given, then others.
+
+    Args:
+      correct: by question.
+      groups_of: the groups of a question.
+    """
     groups: dict[str, list[bool]] = defaultdict(list)
     for name, right in correct.items():
         for group in groups_of(name):

@@ -1,5 +1,6 @@
 """Chat-completions endpoints: what is sent, what is counted, and every way to fail."""
 
+import asyncio
 import contextlib
 import json
 import threading
@@ -55,6 +56,8 @@ def serving(endpoint):
             status, value = endpoint.answer(self.path, body, self.headers.get("Authorization"))
             data = json.dumps(value).encode()
             self.send_response(status)
+            if status == 503:
+                self.send_header("Retry-After", "7")
             self.send_header("Content-Length", str(len(data)))
             self.end_headers()
             self.wfile.write(data)
@@ -161,6 +164,32 @@ def test_faults_that_pass_are_waited_for_and_fields_refused_left_out(shop, tmp_p
     assert not {"max_tokens", "seed"} & last.keys()
 
 
+def test_an_endpoint_says_how_long_to_wait(shop, tmp_path, monkeypatch):
+    waited, sleep = [], asyncio.sleep
+
+    async def noted(seconds, *rest):
+        waited.append(seconds)
+        await sleep(0, *rest)
+
+    monkeypatch.setattr(chat_client.asyncio, "sleep", noted)
+    busy = {"error": {"message": "busy"}}
+    with serving(Endpoint(direct, [(503, busy), (500, busy), (503, busy)])) as policy:
+        shop.run(policy, tmp_path / "out", "--questions", "1")
+    assert [int(seconds) for seconds in waited if seconds] == [7, 0, 7]
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        ("0", 0), ("1.5", 1.5), ("-3", 0), ("1e9", 600), ("nan", 0), ("", 0), ("soon", 0),
+        ("Thu, 01 Jan 1970 00:01:00 GMT", 50), ("Thu, 01 Jan 1970 00:00:00 GMT", 0),
+        ("Thu, 99 Jan 1970 00:01:00 GMT", 0), ("Thu, 01 Jan 99999999999 00:01:00 GMT", 0),
+    ],
+)  # fmt: skip
+def test_what_an_endpoint_may_say_of_waiting(text, seconds):
+    assert chat_client.retry_after(text, 10.0) == seconds
+
+
 def test_what_failed_is_asked_again_by_the_same_command(shop, tmp_path):
     broken = (400, {"error": {"message": f"bad luck with {KEY}"}})
     endpoint = Endpoint(direct, [broken])
@@ -194,6 +223,19 @@ def test_an_endpoint_that_is_down_ends_with_a_message(shop, tmp_path):
     options = ("--model", "m", "--retries", "1", "--candidates", "8")
     with pytest.raises(UserError, match=r"20 answers in a row failed, the last: no answer in 2"):
         main(shop.arguments(policy, tmp_path / "out", *options))
+
+
+def test_an_endpoint_that_cannot_name_its_model_says_why(shop, tmp_path):
+    class Shut(Endpoint):
+        def answer(self, path, body, key):
+            return 403, {"error": {"message": f"no entry for {KEY}"}}
+
+    with serving(Shut(direct)) as policy:
+        arguments = shop.arguments(policy, tmp_path / "out", "--retries", "0")
+        with pytest.raises(UserError, match=r"with --model\. It does not list .*no entry for …"):
+            main(arguments)
+    with pytest.raises(UserError, match=r"with --model\. It cannot be asked for it: no answer"):
+        main(arguments)
 
 
 def test_the_model_must_be_known(shop, tmp_path):

@@ -75,6 +75,11 @@ def test_samples_and_costs_of_our_own_rows(tmp_path):
         ('{"question_id": 7, "pred": "\\ud800"}', "half of a surrogate pair"),
         ('{"question_id": 7, "pred": "A"', "not JSON"),
         (b"SELECT '\xff'\nB\nC\n", "is not UTF-8"),
+        ('{"7": "A", "x": "B", "7": "C"}', "'7' is there twice"),
+        ("A\tshop\nB\tother\nC\n", r":2 is for database 'other', but question x"),
+        ('{"question_id": 7, "pred": "A", "db_id": "other"}', ":1 is for database 'other'"),
+        ("", "is empty"),
+        (" \n\n\n", "is empty"),
         ("{}", "prediction for none of the questions"),
     ],
 )
@@ -112,7 +117,7 @@ def test_what_is_written_reads_the_same(tmp_path_factory, queries):
     answers = [answer(name, sql) for name, sql in zip(IDS, queries, strict=True)]
     answers.append(answer("x", "SELECT 'a later sample'", candidate=3))
     for form in ("bird", "spider"):
-        path = write_predictions(folder, form, ROWS, answers)
+        path = write_predictions(folder, form, ROWS, answers, all_ids=IDS, winners={})
         found = read_predictions(path, ROWS, IDS)
         for name, sql in zip(IDS, queries, strict=True):
             (prediction,) = found[name]
@@ -123,6 +128,27 @@ def test_what_is_written_reads_the_same(tmp_path_factory, queries):
 
 def test_no_answer_keeps_its_place(tmp_path):
     for form, first in (("bird", {"0": "\t----- bird -----\tshop"}), ("spider", "SELECT\n")):
-        path = write_predictions(tmp_path, form, ROWS[:1], [answer("7", None)])
+        empty = [answer("7", None)]
+        path = write_predictions(tmp_path, form, ROWS[:1], empty, all_ids=IDS, winners={})
         text = path.read_text()
         assert (json.loads(text) if form == "bird" else text) == first
+
+
+def test_some_questions_of_a_file_keep_their_places(tmp_path):
+    rows, queries = ROWS[1:], {"x": "SELECT 1", "9": "SELECT 2"}
+    answers = [answer(name, sql) for name, sql in queries.items()]
+    for form in ("bird", "spider"):
+        path = write_predictions(tmp_path, form, rows, answers, all_ids=IDS, winners={})
+        found = read_predictions(path, rows, IDS)
+        assert {name: prediction.sql for name, (prediction,) in found.items()} == queries
+    assert list(json.loads((tmp_path / "predictions.json").read_text())) == ["1", "2"]
+
+
+def test_of_samples_the_winner_is_written(tmp_path):
+    answers = [answer("7", f"SELECT {n}", candidate=n) for n in (3, 1, 2)]
+    given = {"all_ids": IDS, "winners": {"7": 2}}
+    path = write_predictions(tmp_path, "spider", ROWS[:1], answers, **given)
+    assert path.read_text() == "SELECT 2\n"
+    answers.append(answer("7", "SELECT 0"))
+    path = write_predictions(tmp_path, "spider", ROWS[:1], answers, **given)
+    assert path.read_text() == "SELECT 0\n", "the greedy answer counts"

@@ -9,11 +9,15 @@ import sys
 import time
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from jax_t2sql.errors import UserError
+from jax_t2sql.eval import judging
 from jax_t2sql.eval.__main__ import main
+from jax_t2sql.scores.graders import grade_answers
 from jax_t2sql.scores.records import AnswerRow, VerdictRow, read_rows
+from jax_t2sql.scores.summary import proxy_test
 
 ROOT = Path(__file__).resolve().parents[2]
 PREDICTIONS = [
@@ -38,6 +42,33 @@ def test_a_file_is_scored_under_every_grader(shop, tmp_path):
     assert len(rows) == 8 and {row.key for row in rows} == {"gold"}
 
 
+def test_questions_without_a_prediction_are_told(shop, tmp_path, capsys):
+    found = shop.run(f"file:{shop.predict(PREDICTIONS[:1])}", tmp_path / "out")
+    assert (found["n"], found["correct"], found["answered"]) == (4, 1, 0.25)
+    told = "3 of 4 answers hold no query and count as wrong: 3 no query"
+    assert told in capsys.readouterr().out
+
+
+def test_what_the_machine_left_open_is_tried_again(shop, tmp_path, capsys, monkeypatch):
+    def failing(*args, **options):
+        for rows in grade_answers(*args, **options):
+            yield [
+                msgspec.structs.replace(row, kind="infrastructure", correct=None)
+                if row.question_id == "q0"
+                else row
+                for row in rows
+            ]
+
+    policy = f"file:{shop.predict(PREDICTIONS)}"
+    with monkeypatch.context() as patch:
+        patch.setattr(judging, "grade_answers", failing)
+        assert shop.run(policy, tmp_path / "out")["n"] == 3
+    assert "1 questions do not count" in capsys.readouterr().out
+    assert shop.run(policy, tmp_path / "out")["n"] == 4
+    rows = read_rows(tmp_path / "out" / "verdicts.jsonl", VerdictRow)
+    assert sorted(row.question_id for row in rows) == ["q0", "q1", "q2", "q3"]
+
+
 def test_several_predictions_of_a_question_are_voted_on(shop, tmp_path):
     samples = [
         {"question_id": name, "pred": sql}
@@ -60,6 +91,19 @@ def test_several_predictions_of_a_question_are_voted_on(shop, tmp_path):
     assert curve["pass_at_k"][0] == pytest.approx((2 / 3 + 0 + 1 / 3 + 0) / 4)
     rows = read_rows(tmp_path / "out" / "answers.jsonl", AnswerRow)
     assert {row.candidate for row in rows} == {1, 2, 3}
+
+
+def test_what_is_tested_against_the_proxy_is_the_mean_of_the_draws(shop, tmp_path):
+    right = {"q0": "3", "q1": "a FROM t", "q2": "2", "q3": "1 WHERE 0"}
+    tied = [
+        {"question_id": name, "pred": f"SELECT {sql}"}
+        for name, good in right.items()
+        for sql in (good, "'wrong'")
+    ]
+    found = shop.run(f"file:{shop.predict(tied)}", tmp_path / "out", "--seed", "3")
+    first_draw = found["graders"]["question"]
+    assert round(found["correct"]) != first_draw["correct"]
+    assert found["proxy"] == proxy_test(found, 0.9296) != proxy_test(first_draw, 0.9296)
 
 
 def test_what_it_cost(shop, tmp_path):

@@ -6,7 +6,9 @@ import json
 import pytest
 
 from jax_t2sql.errors import UserError
+from jax_t2sql.eval import chat_policy
 from jax_t2sql.eval.__main__ import main
+from jax_t2sql.eval.chat_client import Reply
 from jax_t2sql.eval.options import EvalArgs
 from jax_t2sql.eval.prompting import make_prompts
 from jax_t2sql.eval.questions import load_questions, problem_of
@@ -182,6 +184,21 @@ def test_failures_are_outcomes(pool, copy):
     assert status(many) == "too_large"
 
 
+def test_an_account_that_cannot_be_reached_is_no_wrong_query(pool, copy, monkeypatch):
+    sql = "SELECT FARE FROM AIR.MAIN.FLIGHTS"
+
+    def unreachable(self, *_, **__):
+        raise pool._connector.errors.OperationalError("250001: no route")
+
+    with monkeypatch.context() as patch:
+        with pool._connection("AIR").cursor() as cursor:
+            patch.setattr(type(cursor), "execute", unreachable)
+        with pytest.raises(UserError, match="Snowflake does not answer: .*no route.*same command"):
+            pool.grade_many([GradeJob(folder(copy), sql, sql, "set")])
+    (verdict,) = pool.grade_many([GradeJob(folder(copy), f"{sql} ", sql, "set")])
+    assert verdict.status == "equal"
+
+
 def test_exploring_takes_the_dialect_of_sqlite(pool, copy):
     sql = "SELECT max(`flight_id`) FROM air.main.flights"
     assert not pool.execute(folder(copy), sql).result().ok, "an answer is taken as it is"
@@ -232,3 +249,72 @@ def test_an_evaluation_on_snowflake(account, copy, tmp_path):
     assert len(read_rows(tmp_path / "out" / "answers.jsonl", AnswerRow)) == 2
     with pytest.raises(UserError, match="needs SQLite files"):
         main([*options, str(tmp_path / "b"), "--grader", "equivalence"])
+
+
+LOOKS = {
+    "<sf0>": "SELECT max(`flight_id`), IFNULL(NULL, 'none') FROM air.main.flights",
+    "<sf1>": "DROP TABLE AIR.MAIN.FLIGHTS",
+}
+SHOWN = {"<sf0>": "none", "<sf1>": "SELECT"}  # in what the look gave
+HIGHEST, FARES = (
+    'SELECT MAX("flight_id") FROM AIR.MAIN.FLIGHTS',
+    "SELECT FARE FROM AIR.MAIN.FLIGHTS",
+)
+SQLITE = "SELECT max(`flight_id`) FROM air.main.flights"  # fails as an answer
+ANSWERS = {  # the greedy one first
+    "<sf0>": [HIGHEST, HIGHEST, "SELECT 2", SQLITE, "SELECT 3.0"],
+    "<sf1>": [SQLITE, SQLITE, SQLITE, FARES, SQLITE],
+}
+
+
+class Scripted:
+    """A chat model that looks at the data once, then answers."""
+
+    url = "scripted"
+
+    def __init__(self, *_, **__):
+        self.answers = {name: list(sqls) for name, sqls in ANSWERS.items()}
+
+    async def find_model(self):
+        return "scripted"
+
+    async def reply(self, messages, *, temperature, max_tokens, seed):
+        (name,) = (name for name in LOOKS if name in messages[1]["content"])
+        if len(messages) == 2:
+            call = {"name": "execute_sql_query", "arguments": {"query": LOOKS[name]}}
+            said = f"<tool_call>{json.dumps(call)}</tool_call>"
+        else:
+            assert "Snowflake" in messages[0]["content"] and SHOWN[name] in messages[3]["content"]
+            assert (temperature == 0) == (self.answers[name] == ANSWERS[name])
+            said = f"<solution>{self.answers[name].pop(0)}</solution>"
+        return Reply(said, False, 10, 5, None)
+
+    async def close(self):
+        pass
+
+
+def test_episodes_look_in_one_dialect_and_answer_in_the_other(account, copy, tmp_path, monkeypatch):
+    monkeypatch.setattr(chat_policy, "ChatClient", Scripted)
+    options = ["--suite", "spider2-snow", "--benchmarks", str(copy), "--grader", "set,multiset"]
+    options += ["--policy", "openai:scripted", "--style", "tools", "--candidates", "4"]
+    options += ["--concurrency", "1", "--out", str(tmp_path / "out")]
+    assert main(options) == 0
+    found = json.loads((tmp_path / "out" / "results.json").read_text())
+    assert (found["n"], found["correct"], found["decoding"]) == (2, 1, "greedy")
+    curve = found["self_consistency"]
+    assert curve["by_question"] == {"sf0": 1.0, "sf1": 1.0}, "queries that fail have no vote"
+    assert curve["pass_at_k"] == pytest.approx([0.375, 2 / 3, 0.875, 1.0])
+    answers = read_rows(tmp_path / "out" / "answers.jsonl", AnswerRow)
+    assert len(answers) == 10
+    roles = {tuple(message.role for message in answer.messages) for answer in answers}
+    assert roles == {("assistant", "tool", "assistant")}
+    looked = {answer.question_id: answer.messages[1].content for answer in answers}
+    assert "3" in looked["sf0"] and "FLIGHTS" not in looked["sf1"]
+
+    class Unasked(Scripted):
+        async def reply(self, messages, **_):
+            raise AssertionError("what is answered is not asked again")
+
+    monkeypatch.setattr(chat_policy, "ChatClient", Unasked)
+    assert main(options) == 0
+    assert json.loads((tmp_path / "out" / "results.json").read_text()) == found

@@ -6,6 +6,7 @@ One server for all tests of this file; it takes one or two minutes to come up.
 import asyncio
 import contextlib
 import dataclasses
+import json
 import math
 import os
 import socket
@@ -18,11 +19,13 @@ import pytest
 from safetensors.numpy import load_file, save_file
 
 from jax_t2sql.errors import UserError
+from jax_t2sql.eval.__main__ import main
 from jax_t2sql.models import hidden_fn, load_adapter, unembed_fn
 from jax_t2sql.sampling.policy import SampleRequest
 from jax_t2sql.sampling.vllm import AdapterGone, Refused, VllmClient
 from jax_t2sql.sampling.vllm_adapters import AdapterHost
 from jax_t2sql.sampling.vllm_server import VllmServer, check_server, server_command
+from jax_t2sql.scores.records import AnswerRow, read_rows
 
 pytestmark = pytest.mark.vllm
 
@@ -236,3 +239,20 @@ def test_a_request_that_is_too_long_is_refused_at_once(url, fleet):
             await client.sample(request(fleet, max_tokens=1000), adapter="base", version=0)
 
     run(url, fleet, act)
+
+
+def test_an_evaluation_asks_it_greedily_and_for_samples(url, fleet, tmp_path):
+    arguments = [
+        *("--data", str(fleet.root / "train.jsonl"), "--databases", str(fleet.root)),
+        *("--policy", f"vllm:{url}", "--out", str(tmp_path), "--style", "question"),
+        *("--questions", "3", "--candidates", "2", "--max-tokens", "48", "--workers", "1"),
+    ]
+    assert main(arguments) == 0
+    found = json.loads((tmp_path / "results.json").read_text())
+    assert (found["n"], found["decoding"]) == (3, "greedy") and "error" not in found["endings"]
+    assert found["self_consistency"]["n"] == [1, 2]
+    answers = read_rows(tmp_path / "answers.jsonl", AnswerRow)
+    assert sorted(answer.candidate for answer in answers) == [0] * 3 + [1] * 3 + [2] * 3
+    assert all(answer.prompt_tokens and answer.completion_tokens for answer in answers)
+    said = [answer.messages[0].content for answer in answers if answer.candidate]
+    assert len(set(said)) > 1

@@ -17,10 +17,14 @@ def evaluation(tmp_path, question, answer):
     """An evaluation's folder: ``evaluation("a", {"q1": "+", "q2": "-+"})``: marks by candidate;
     "?" cannot be told."""
 
-    def make(name, marks, *, grader="set", gold="SELECT 1", first=0, results=None):
+    def make(name, marks, *, grader="set", gold="SELECT 1", first=0, results=None, hard=()):
         folder = tmp_path / name
         folder.mkdir()
-        write_rows(folder / "questions.jsonl", [question(n, gold, text=f"{n}?") for n in marks])
+        asked = [
+            question(n, gold, text=f"{n}?", difficulty="hard" if n in hard else "easy")
+            for n in marks
+        ]
+        write_rows(folder / "questions.jsonl", asked)
         answers, verdicts = [], []
         for n, row in marks.items():
             for candidate, mark in enumerate(row, start=first):
@@ -59,6 +63,23 @@ def test_a_paired_comparison(evaluation):
     assert (found["difference"], found["low"]) == (interval.difference, interval.low)
 
 
+def test_the_comparison_by_difficulty(evaluation, capsys):
+    marks = {"q1": "+", "q2": "-", "q3": "-", "q4": "+", "q5": "+"}, {
+        "q1": "+", "q2": "+", "q3": "+", "q4": "-", "q5": "-"}  # fmt: skip
+    hard = ("q3", "q4", "q5")
+    first, second = (evaluation(n, m, hard=hard) for n, m in zip("ab", marks, strict=True))
+    found = compare(read_run(first), read_run(second), grader="set", key="gold")
+    parts = found["by"]["difficulty"]
+    assert list(parts) == ["easy", "hard"]
+    easy, of_hard = parts["easy"], parts["hard"]
+    assert (easy["first"]["correct"], easy["second"]["correct"], easy["first"]["n"]) == (1, 2, 2)
+    assert (easy["gained"], easy["lost"], of_hard["gained"], of_hard["lost"]) == (1, 0, 1, 2)
+    assert of_hard["p_value"] == mcnemar(2, 1)
+    assert compare_program.main([str(first), str(second)]) == 0
+    printed = capsys.readouterr().out
+    assert "difficulty" in printed and "66.7%" in printed
+
+
 def test_the_program_prints_and_writes_what_it_found(evaluation, tmp_path, capsys):
     first, second = evaluation("a", {"q1": "+", "q2": "-"}), evaluation("b", {"q1": "-", "q2": "-"})
     out = tmp_path / "deep" / "found.json"
@@ -95,6 +116,23 @@ def test_the_headline_grader_is_the_one_that_the_results_name(evaluation):
 def test_a_run_of_samples_alone_is_scored_by_its_first(evaluation):
     run = read_run(evaluation("a", {"q1": "-+", "q2": "+-"}, first=1))
     assert run.correct("set", "gold") == {"q1": False, "q2": True}
+
+
+def test_a_run_of_samples_alone_is_scored_by_the_winners_of_its_vote(evaluation):
+    results = {
+        "decoding": "self-consistency of 3",
+        "evidence": True,
+        "self_consistency": {"winners": {"q1": 2, "q2": 3, "q3": 2}},
+    }
+    marks = {"q1": "-+-", "q2": "+-?", "q3": "?+-"}
+    run = read_run(evaluation("a", marks, first=1, results=results))
+    found = run.correct("set", "gold")
+    assert found == {"q1": True, "q2": True, "q3": True}, "one that cannot be told does not count"
+    other = {"decoding": "self-consistency of 2", "evidence": False, "without_evidence": results}
+    run = read_run(evaluation("b", marks, first=1, results=results | other))
+    assert run.correct("set", "gold") == found
+    greedy = read_run(evaluation("c", marks, first=0, results=results | {"decoding": "greedy"}))
+    assert greedy.correct("set", "gold")["q1"] is False
 
 
 def test_what_runs_can_do_together(evaluation):

@@ -1,12 +1,16 @@
 import json
+import logging
 
 import pytest
 
 from jax_t2sql.errors import UserError
+from jax_t2sql.programs import run_program
 from jax_t2sql.scores import explain as program
+from jax_t2sql.scores.browser import browser_rows
 from jax_t2sql.scores.differences import Difference
 from jax_t2sql.scores.guess import CLASSES, guess
 from jax_t2sql.scores.records import VerdictRow, write_rows
+from jax_t2sql.scores.run import read_run
 from jax_t2sql.sql import Outcome
 
 ITEMS = "SELECT name FROM item WHERE kind = 'drink'"
@@ -66,6 +70,50 @@ def test_every_failure_is_explained(evaluation, capsys):
     assert rows["fails"]["counterexample"] is None
     assert rows["silent"]["predicted"] == {"message": "not run"}
     assert {row["guess"]["name"] for row in rows.values()} <= set(CLASSES)
+
+
+def test_of_samples_the_winner_of_the_vote_is_explained(evaluation, answer):
+    given = [answer("case", f"SELECT {n}", candidate=n) for n in (1, 2, 3)]
+    write_rows(evaluation / "answers.jsonl", given)
+    marked = [
+        VerdictRow(
+            question_id="case", candidate=n, key="gold", grader="set", kind="error", correct=False
+        )
+        for n in (1, 2, 3)
+    ]
+    write_rows(evaluation / "verdicts.jsonl", marked)
+    vote = {"winners": {"case": 2}}
+    results = {"decoding": "self-consistency of 3", "evidence": True, "self_consistency": vote}
+    (evaluation / "results.json").write_text(json.dumps(results))
+    assert program.main([str(evaluation), "--no-counterexamples", "--workers", "1"]) == 0
+    (row,) = map(json.loads, (evaluation / "failures.jsonl").open())
+    assert row["predicted_sql"] == "SELECT 2"
+    rows, _ = browser_rows(read_run(evaluation), "set", "gold")
+    shown = next(row for row in rows if row["id"] == "case")
+    assert (shown["pred"], [s["candidate"] for s in shown["samples"]]) == ("SELECT 2", [1, 3])
+
+
+def test_what_the_parser_warns_of_does_not_reach_the_terminal(evaluation, answer, caplog):
+    """It would write the query as it is."""
+    write_rows(evaluation / "answers.jsonl", [answer("case", "VACUUM INTO '\x1b[31m'")])
+    options = [str(evaluation), "--no-counterexamples", "--workers", "1"]
+    logger = logging.getLogger("sqlglot")
+    try:
+        with pytest.raises(SystemExit) as ended:
+            run_program(lambda: program.main(options))
+    finally:
+        logger.setLevel(logging.NOTSET)
+    assert ended.value.code == 0 and not caplog.records
+
+
+def test_long_queries_are_cut_unless_they_are_asked_for(evaluation, answer, capsys):
+    write_rows(evaluation / "answers.jsonl", [answer("case", f"SELECT '{'x' * 5_000}!'")])
+    options = [str(evaluation), "--no-counterexamples", "--workers", "1"]
+    assert program.main(options) == 0
+    printed = capsys.readouterr().out
+    assert "more characters" in printed and "x!" not in printed
+    assert program.main([*options, "--id", "case"]) == 0
+    assert "x!" in capsys.readouterr().out
 
 
 def test_one_question_can_be_asked_for_even_if_it_is_right(evaluation, capsys):

@@ -1,5 +1,6 @@
 """Rows come back as they were written, whatever a killed writer left at the end."""
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -39,6 +40,20 @@ def test_a_file_torn_anywhere_goes_on_with_its_whole_rows(tmp_path_factory, cut)
     with RowWriter(path) as writer:
         writer.write(ROWS[len(kept) :])
     assert read_rows(path, AnswerRow) == ROWS
+
+
+def test_text_that_is_no_unicode_is_written_as_escapes(tmp_path):
+    path = tmp_path / "answers.jsonl"
+    torn = [
+        msgspec.structs.replace(
+            ROWS[0], error="é \udcff", messages=(Message("tool", "C:\\ud80 \ud800 end"),)
+        ),
+        ROWS[1],
+    ]
+    write_rows(path, torn)
+    found, untouched = read_rows(path, AnswerRow)
+    assert found.error == "é \\udcff" and found.messages[0].content == "C:\\ud80 \\ud800 end"
+    assert (found.sql, untouched) == (ROWS[0].sql, ROWS[1])
 
 
 def test_a_fault_before_the_last_line_is_named(tmp_path):
