@@ -279,6 +279,16 @@ class SamplerConfig:
     record_experts: bool = False
     """Mixtures of experts: record the experts that every sampled token went through, and train
     through the same ones. vLLM servers need --enable-return-routed-experts."""
+    ratio_tolerance: float | None = None
+    """How far from 1 the mean probability ratio of learner to sampler may be over the tokens that a
+    sampler sampled with the learner's own version, and from 0 its mean logarithm; beyond it the
+    sampler is quarantined. None: 0.001 in float32 on CPUs, 0.01 on others, 0.05 in bfloat16 or with
+    a base in few bits."""
+    ratio_tokens: int = 256
+    """Such tokens of a sampler in one update, below which nothing is said of it."""
+    quarantine: int = 1
+    """Samplers that a run may quarantine; when another deviates, it stops and says why. So it does
+    at once when no other sampler is at work."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -108,8 +108,15 @@ def advantages(group: Group) -> tuple[np.ndarray, bool]:
     return group_advantages(rewards_G, valid_G)
 
 
-def trajectories(groups: Sequence[Group]) -> list[Trajectory]:
-    """What the learner trains on: every valid rollout with its advantage."""
+def trajectories(
+    groups: Sequence[Group], *, version: int, samplers: Sequence[str]
+) -> list[Trajectory]:
+    """What the learner trains on: every valid rollout with its advantage.
+
+    Tokens that were sampled with `version` have their sampler as source, by its place in
+    `samplers`, from 1; 0 where it is not among them.
+    """
+    source = {name: number for number, name in enumerate(samplers, start=1)}
     return [
         Trajectory(
             rollout.ids_T,
@@ -117,6 +124,7 @@ def trajectories(groups: Sequence[Group]) -> list[Trajectory]:
             rollout.logprobs_T,
             float(advantage),
             replay_TLE=rollout.experts_TLE,
+            sources_T=np.where(rollout.versions_T == version, source.get(group.sampler, 0), 0),
         )
         for group in groups
         for rollout, advantage in zip(group.rollouts, advantages(group)[0], strict=True)

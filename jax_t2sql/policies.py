@@ -81,7 +81,9 @@ def make_rl_learner(config: TrainConfig, model: LoadedModel) -> Learner:
         "grpo": lambda: grpo(low=low, high=high),
         "policy_gradient": lambda: policy_gradient(truncation=high),
     }
-    return _learner(config, model, losses[config.loss.name](), rl_schedule(config))
+    # As many samplers as there are groups may have part in a batch.
+    loss, sources = losses[config.loss.name](), config.rl.groups
+    return _learner(config, model, loss, rl_schedule(config), sources=sources)
 
 
 def make_sft_learner(config: TrainConfig, model: LoadedModel) -> Learner:
@@ -89,7 +91,9 @@ def make_sft_learner(config: TrainConfig, model: LoadedModel) -> Learner:
     return _learner(config, model, sft(), warmup_schedule(config))
 
 
-def _learner(config: TrainConfig, model: LoadedModel, loss, schedule: Schedule) -> Learner:
+def _learner(
+    config: TrainConfig, model: LoadedModel, loss, schedule: Schedule, *, sources: int = 0
+) -> Learner:
     optimizer = make_optimizer(
         **dataclasses.asdict(schedule),
         b1=config.optimizer.b1,
@@ -107,6 +111,7 @@ def _learner(config: TrainConfig, model: LoadedModel, loss, schedule: Schedule) 
         loss=loss,
         optimizer=optimizer,
         base_desc=model.described if where else None,
+        sources=sources,
         **where,
     )
 

@@ -3,7 +3,7 @@
 Everything about the bus happens in one thread of its own, so that a slow store never holds up
 episodes; everything else in one event loop. The rules: START when the served adapter is proven and
 within the staleness bound; ADVANCE at a publish; WAIT, saying why; DIE at the end of the run, or
-when the learner found this sampler's groups unusable.
+when the learner found this sampler's groups unusable or has quarantined it.
 
 The log is looked at now and then; a place that becomes free is filled at once from the offers that
 are known, which asks the store for less than a look at each group's end.
@@ -82,7 +82,7 @@ class Worker:
         """Until the run ends, or `stop` is set.
 
         Raises:
-          UserError: the learner refused several groups of this sampler.
+          UserError: the learner refused several groups of this sampler, or has quarantined it.
         """
         beats = asyncio.create_task(self._beat())
         bounds = self.bus.state.start.bounds
@@ -129,6 +129,12 @@ class Worker:
             self.voice.trouble(f"the bus cannot be read: {error}")
             return False
         self._count_bad(entries)
+        if (reason := self.bus.quarantined) is not None and not self.bus.ended:
+            self.voice.last_error = f"quarantined: {reason}"
+            raise UserError(
+                f"the learner has quarantined this sampler ({self.bus.sampler}) and takes no more"
+                f" groups of it: {reason}. Mend it, then start it under another --name"
+            )
         if self.bus.ended:
             self.voice.say(f"the run has ended ({self.bus.state.end.reason})")
         return self.bus.ended

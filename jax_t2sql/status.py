@@ -77,6 +77,7 @@ class Status:
       length_ratio: of the last batch; see `bus.entries.Batch`.
       new_entries: in the log since the look before; None at the first.
       refusals: the last tasks that ended without use, and why.
+      quarantined: samplers of which nothing is trained on any more, and why.
     """
 
     run: str
@@ -96,6 +97,7 @@ class Status:
     length_ratio: float | None
     new_entries: int | None
     refusals: tuple[str, ...]
+    quarantined: dict[str, str]
     tokens_per_second: float
     adapter: str | None
     ended: str | None
@@ -166,6 +168,7 @@ class Watcher:
             length_ratio=self._ratio,
             new_entries=None if self._seen is None else len(self.log.entries) - self._seen,
             refusals=tuple(self._refusals),
+            quarantined={name: reason for name, (reason, _) in state.quarantined.items()},
             tokens_per_second=sum(s.tokens_per_second for s in working),
             adapter=publish.adapter.name if publish and publish.adapter else None,
             ended=state.end.reason if state.end else None,
@@ -176,6 +179,8 @@ class Watcher:
         before = self._counters.get(beat.sampler)
         moving = None if before is None else before != (beat.incarnation, beat.counter)
         state = "left" if beat.left else "stands still" if moving is False else "works"
+        if state == "works" and beat.sampler in self.state.quarantined:
+            state = "quarantined"
         return SamplerStatus(
             name=beat.sampler,
             served=beat.served,
@@ -201,6 +206,7 @@ def describe(status: Status) -> str:
         f"fates: {_counts(status.fates)}; of the last {sum(status.recent.values())}: "
         f"{_counts(status.recent)}{ratio}",
         *(f"  refused: {line}" for line in status.refusals),
+        *(f"  quarantined: {name}: {reason}" for name, reason in status.quarantined.items()),
     ]
     behind = ", ".join(f"{n} at {age} behind" for age, n in status.staleness.items())
     lines.append(

@@ -42,7 +42,9 @@ class Learner:
             *("--adapter.rank", "8", "--adapter.alpha", "16", "--rl.group-size", "4"),
             *("--rl.groups", "2", "--rl.max-staleness", "2", "--fleet.workers", "1"),
             *("--fleet.groups-in-flight", "4", "--grading.workers", "1"),
-            *("--hints.file", str(fleet.root / "hints.jsonl"), "--learnability.enabled", *options),
+            *("--hints.file", str(fleet.root / "hints.jsonl"), "--learnability.enabled"),
+            *("--sampler.ratio-tolerance", "1000"),  # the server makes its log-probs up
+            *options,
         ]
         code = f"import sys\n{before}\nfrom jax_t2sql.programs import run_program\n"
         code += f"from jax_t2sql.train import main\nrun_program(lambda: main({arguments!r}))"
@@ -169,6 +171,21 @@ def test_a_learner_that_is_killed_and_told_to_end_loses_nothing(start, tmp_path)
     assert log[-1].best == result["best"]["adapter"] and log[-1].final is not None
     assert (workdir / "best" / "adapter_model.safetensors").is_file()
     assert (workdir / "adapter" / "adapter_model.safetensors").is_file()
+
+
+def test_a_server_that_does_not_compute_what_the_learner_does_stops_the_run(start, tmp_path):
+    learner, sampler = start
+    first = learner(
+        *"--rl.steps 4 --eval.every 0 --sampler.ratio-tolerance 0.001".split(),
+        *"--sampler.ratio-tokens 1".split(),
+    )
+    until_version(tmp_path / "run", 0, first)
+    sampler()
+    assert first.end() == 2, first.said
+    assert "no sampler is at work that does not deviate" in first.said
+    assert "Traceback" not in first.said
+    last = entries(tmp_path / "run")[-1]
+    assert isinstance(last, Publish) and last.batch is not None, "the step is concluded"
 
 
 @pytest.mark.multi_device

@@ -270,6 +270,22 @@ def refuse(*options):
     return str(caught.value)
 
 
+def test_a_quarantined_sampler_stops_and_gives_back_what_it_holds(fleet, server, start, tmp_path):
+    store = open_store(tmp_path / "bus")
+    bus = fleet.lead(store)
+    bus.issue(tasks(2), cursor={})
+    sampler = start(tmp_path / "bus", server, "--name", "s1")
+    until(ready(bus, 2), sampler)
+    bus.quarantine("s1", reason="ratio 0.8")
+    bus.publish()
+    assert sampler.end() == 2, sampler.said
+    assert "error: the learner has quarantined this sampler (s1)" in sampler.said
+    assert "ratio 0.8. Mend it, then start it under another --name" in sampler.said
+    assert "Traceback" not in sampler.said
+    beat = read_heartbeats(store)["s1"]
+    assert beat.left and beat.last_error == "quarantined: ratio 0.8"
+
+
 def test_bad_input_is_refused_with_one_message(fleet, server, start, tmp_path):
     policy = ("--policy", f"vllm:{server.url}")
     assert "there is no bus" in refuse("--bus", str(tmp_path / "typo"), *policy)

@@ -151,3 +151,15 @@ def test_a_large_fleet_shows_first_who_is_in_trouble(fleet, location):
     first = next(number for number, line in enumerate(lines) if line.startswith("samplers:")) + 1
     assert "stands still" in lines[first] and len(lines) < 60
     assert lines[-1].strip() == "and 62 more (--json shows all)"
+
+
+def test_a_quarantined_sampler_is_shown_with_the_reason(fleet, location):
+    bus, _ = fleet
+    bus.quarantine("works", reason="ratio 0.8")
+    bus.publish()
+    status = Watcher(open_store(location)).look()
+    assert status.quarantined == {"works": "ratio 0.8"}
+    states = {sampler.name: sampler.state for sampler in status.samplers}
+    assert states == {"gone": "left", "works": "quarantined"}
+    text = describe(status)
+    assert "quarantined: works: ratio 0.8" in text and "works  quarantined" in text

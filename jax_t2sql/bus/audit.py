@@ -59,8 +59,8 @@ def audit(store: Store) -> Audit:
     it; each issued seq has at most one fate (exactly one if the run has ended), no seq is trained
     twice, no more tasks are outstanding than the bounds allow.
     Groups: each trained one that must still be there has the sha256 and the lengths of its batch
-    entry, satisfies the contract, is not over the staleness bound, and was sampled by versions that
-    were published before the batch.
+    entry, satisfies the contract, is not over the staleness bound, was sampled by versions that
+    were published before the batch, and not by a sampler that was quarantined before it.
     Adapters: named for their run, epoch and step, one name for one content; files as published.
 
     Raises:
@@ -85,6 +85,7 @@ def audit(store: Store) -> Audit:
         "issued": state.next_seq,
         "decided": len(state.fates),
         "open": len(state.open_tasks),
+        "quarantined": len(state.quarantined),
     }
     _check_fates(found, state)
     _check_outstanding(found, log.entries, state.start)
@@ -215,6 +216,9 @@ def _group_faults(store: Store, state: RunState, history: _History, seq: int) ->
     except BadObject as error:
         yield f"{place}: {error}"
         return
+    reason, since = state.quarantined.get(group.sampler, ("", batch.index))
+    if since < batch.index:
+        yield f"{place}: made by {group.sampler!r}, which entry {since} quarantined: {reason}"
     if group.lengths != wanted.lengths:
         yield f"{place}: lengths {group.lengths} are not the logged {wanted.lengths}"
     age = 0 if group.oldest_version is None else batch.step - group.oldest_version

@@ -170,6 +170,13 @@ class AdapterRef(Part, frozen=True, kw_only=True):
             raise ValueError(f"{self.name!r} is not an adapter name")
 
 
+class Quarantine(Part, frozen=True, kw_only=True):
+    """A sampler whose groups are not trained on any more. reason: for a person."""
+
+    sampler: str
+    reason: str
+
+
 class Publish(Entry, frozen=True, kw_only=True, tag="publish"):
     """Concludes a batch, or publishes the present version (again): at the start, after a replay.
 
@@ -179,6 +186,7 @@ class Publish(Entry, frozen=True, kw_only=True, tag="publish"):
     adapter: None where weights reach the samplers another way (an inline sampler).
     floor: entries below this index may lose what they name to garbage collection; never sinks.
     keep: adapters to keep below the floor, e.g. those of kept checkpoints.
+    quarantined: samplers that were found out in the batch, from this entry on and for good.
     """
 
     step: Count
@@ -187,6 +195,7 @@ class Publish(Entry, frozen=True, kw_only=True, tag="publish"):
     adapter: AdapterRef | None
     floor: Count = 0
     keep: tuple[str, ...] = ()
+    quarantined: tuple[Quarantine, ...] = ()
 
 
 class End(Entry, frozen=True, kw_only=True, tag="end"):

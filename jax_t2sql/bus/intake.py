@@ -75,6 +75,12 @@ class Intake:
                 reason = f"{age} versions old, the bound is {bound}"
                 self.decide(ready.task.seq, "stale", reason=reason)
 
+    def drop_quarantined(self) -> None:
+        """Groups that arrived from a sampler before it was quarantined are invalid."""
+        for ready in list(self.ready.values()):
+            if fault := _quarantine_fault(self.state, ready.group.sampler):
+                self.decide(ready.task.seq, "invalid", reason=fault)
+
     def decide(self, seq: int, fate: Fate, *, reason: str, sampler: str | None = None) -> None:
         """Raises ValueError if the task is not open or has a fate already."""
         if seq in self.decided or seq not in self.state.open_tasks:
@@ -140,6 +146,8 @@ def fetch_group(store: Store, state: RunState, task: Task) -> ReadyGroup:
         holder = _claimant(store, task)
         message = f"group {task.seq} of {holder or 'an unknown sampler'!r}: {error}"
         raise BadObject(error.fate, message, sampler=holder) from error
+    if fault := _quarantine_fault(state, group.sampler):
+        raise BadObject("invalid", f"group {task.seq}: {fault}", sampler=group.sampler)
     check_group(
         group,
         task,
@@ -156,6 +164,13 @@ def read_group(store: Store, seq: int) -> bytes:
         return store.read(group_key(seq), max_bytes=MAX_GROUP_BYTES)
     except ValueError as error:  # too large, or a link
         raise BadObject("corrupt", str(error)) from error
+
+
+def _quarantine_fault(state: RunState, sampler: str) -> str | None:
+    if sampler not in state.quarantined:
+        return None
+    reason, index = state.quarantined[sampler]
+    return f"sampler {sampler!r} is quarantined by entry {index}: {reason}"
 
 
 def _claimant(store: Store, task: Task) -> str | None:

@@ -37,7 +37,16 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from jax_t2sql.bus.adapters import put_adapter
-from jax_t2sql.bus.entries import AnyEntry, Batch, BatchGroup, Decision, End, Fate, Publish
+from jax_t2sql.bus.entries import (
+    AnyEntry,
+    Batch,
+    BatchGroup,
+    Decision,
+    End,
+    Fate,
+    Publish,
+    Quarantine,
+)
 from jax_t2sql.bus.intake import ReadyGroup
 from jax_t2sql.bus.leases import Leases
 from jax_t2sql.bus.log import Log
@@ -55,6 +64,7 @@ class LearnerBus(Leases):
     def __init__(self, log: Log, state: RunState):
         super().__init__(log, state)
         self._published = False  # by this learner: its weights are the version's
+        self._suspects: dict[str, Quarantine] = {}
 
     def ready_groups(self) -> list[ReadyGroup]:
         """All groups that may be trained on now, oldest task first; nothing waits for more.
@@ -85,6 +95,16 @@ class LearnerBus(Leases):
         if fate == "trained":
             raise ValueError("only append_batch gives the fate 'trained'")
         self._intake.decide(seq, fate, reason=reason)
+
+    def quarantine(self, sampler: str, *, reason: str) -> None:
+        """No group of this sampler is trained on after the next publish, which says so.
+
+        Its groups become "invalid", those included that have arrived; what it holds is offered
+        again (see `expire_claims`), and it stops when it reads of it. Lost with the process until
+        then. One that is quarantined already stays so.
+        """
+        if sampler not in self.state.quarantined:
+            self._suspects[sampler] = Quarantine(sampler=sampler, reason=reason)
 
     def length_ratio(self, groups: Sequence[ReadyGroup]) -> float:
         """What a batch of these groups would log as its `length_ratio`."""
@@ -150,8 +170,12 @@ class LearnerBus(Leases):
             adapter=adapter,
             floor=self.state.floor if floor is None else floor,
             keep=tuple(keep),
+            quarantined=tuple(self._suspects.values()),
         )
         self._published = True
+        if self._suspects:
+            self._suspects.clear()
+            self._intake.drop_quarantined()
         return entry
 
     def end(self, *, reason: str, final: str | None = None, best: str | None = None) -> End:

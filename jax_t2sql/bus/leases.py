@@ -32,13 +32,15 @@ class Leases(Window):
         Dead is a sampler process whose heartbeat has not moved for `still_seconds`, and a sampler
         inside an earlier learner (it may have claimed after this one took over). One inside this
         learner never is. What a living process claimed but no longer names among what it holds, it
-        gave up: that is offered again as well. After the last attempt the fate is "failed".
+        gave up: that is offered again as well, and so is what a quarantined one holds. After the
+        last attempt the fate is "failed".
         """
         heartbeats = self.heartbeats = read_heartbeats(self.store)
         claims = self._claims = holders(self.store, self._waiting(), self._claims, heartbeats)
         processes = {seq: claim for seq, claim in claims.items() if claim.learner_epoch is None}
         dead = self._watch.stalled(processes, heartbeats, now=clock(), still_seconds=still_seconds)
-        lost = [*orphans(claims, epoch=self.epoch), *dead]
+        banned = [s for s, claim in claims.items() if claim.sampler in self.state.quarantined]
+        lost = list(dict.fromkeys([*orphans(claims, epoch=self.epoch), *dead, *banned]))
         if lost:  # a group may have come since the last look
             waiting = {task.seq for task in undelivered(self.store, self.state)}
             lost = [seq for seq in lost if seq in waiting]

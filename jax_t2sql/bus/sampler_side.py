@@ -60,6 +60,12 @@ class SamplerBus:
         return self.state.end is not None
 
     @property
+    def quarantined(self) -> str | None:
+        """Why the learner takes no more groups of this sampler: stop. None: it does."""
+        reason, _ = self.state.quarantined.get(self.sampler, (None, 0))
+        return reason
+
+    @property
     def version(self) -> int:
         """The version last published (0 before the first publish)."""
         return self.state.version
@@ -86,6 +92,8 @@ class SamplerBus:
     def claim(self, limit: int, *, rng: random.Random | None = None) -> list[Task]:
         """Up to `limit` open tasks that are this sampler's from now on; may be fewer, or none.
 
+        A quarantined sampler gets none.
+
         rng: picks at random, so that many samplers rarely try for the same task (pause for a
         jittered time when nothing was won), and gives up at a shard without a free offer; one that
         holds something then waits for a few refreshes or until the log offers more. None takes the
@@ -99,7 +107,11 @@ class SamplerBus:
                 f"the learner of epoch {self.learner_epoch}, which this sampler lives in, was "
                 f"taken over by that of epoch {self.state.epoch}; it stops"
             )
-        if limit < 1 or (rng is not None and self._held and self._pass > 0):
+        if (
+            limit < 1
+            or self.quarantined is not None
+            or (rng is not None and self._held and self._pass > 0)
+        ):
             return []
         if self._counter == 0 and self.learner_epoch is None:
             self.heartbeat()  # before the first claim: see `ClaimWatch`

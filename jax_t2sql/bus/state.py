@@ -31,6 +31,7 @@ class RunState:
     open_tasks: seq to its latest offer, in order of seq, for all tasks without a fate.
     fates: seq to (fate, index of the entry that holds it).
     adapters: (index of the publish entry, adapter), oldest first; names may repeat.
+    quarantined: sampler to (reason, index of the publish entry).
     """
 
     def __init__(self):
@@ -44,6 +45,7 @@ class RunState:
         self.cursor: dict | None = None
         self.adapters: list[tuple[int, AdapterRef]] = []
         self.last_publish: Publish | None = None
+        self.quarantined: dict[str, tuple[str, int]] = {}
         self.end: End | None = None
 
     @property
@@ -75,6 +77,8 @@ class RunState:
                 self.last_publish = entry
                 if entry.adapter is not None:
                     self.adapters.append((entry.index, entry.adapter))
+                for quarantine in entry.quarantined:
+                    self.quarantined[quarantine.sampler] = (quarantine.reason, entry.index)
             case End():
                 self.end = entry
                 self._decide(entry.index, entry.fates)
@@ -136,6 +140,13 @@ class RunState:
         trained = [d.seq for d in entry.fates if d.fate == "trained"]
         if not entry.groups or sorted(group.seq for group in entry.groups) != sorted(trained):
             return "does not give exactly its own groups (at least one) the fate trained"
+        for decision in entry.fates:
+            if decision.fate == "trained" and decision.sampler in self.quarantined:
+                index = self.quarantined[decision.sampler][1]
+                return (
+                    f"trains task {decision.seq} of sampler {decision.sampler!r}, which entry "
+                    f"{index} has quarantined"
+                )
         return self._fates_fault(entry.fates)
 
     def _publish_fault(self, entry: Publish) -> str | None:
@@ -147,6 +158,9 @@ class RunState:
             return f"publishes version {entry.step}, expected {step}"
         if not self.floor <= entry.floor <= entry.index:
             return f"has floor {entry.floor} outside {self.floor}..{entry.index}"
+        names = [quarantine.sampler for quarantine in entry.quarantined]
+        if len({*names, *self.quarantined}) < len(names) + len(self.quarantined):
+            return f"quarantines a sampler again (of {names})"
         return None
 
     def _fates_fault(self, fates: Iterable[Decision]) -> str | None:

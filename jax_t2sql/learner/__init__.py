@@ -51,7 +51,7 @@ from .batch import LearnerBatch, PrefixRows, SharedPrefix, Trajectory
 from .checkpoint import Checkpointer
 from .hosts import agree, batch_digest, from_host_zero, gather
 from .learner import make_learner
-from .logprobs import token_logprobs
+from .logprobs import SOURCE_TOTALS, token_logprobs
 from .lora import LoraPair, lora_linear, lora_pairs, merge_lora
 from .losses import LossFn, cispo, dapo, grpo, policy_gradient, sft
 from .mesh import make_mesh
@@ -63,6 +63,7 @@ from .state import Learner, LearnerState, stop_if_stuck
 from .trainables import FullSpec, LoraSpec, TrainableSpec
 
 __all__ = [
+    "SOURCE_TOTALS",
     "ArrayDesc",
     "Checkpointer",
     "FullSpec",

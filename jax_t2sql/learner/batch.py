@@ -24,6 +24,8 @@ class Trajectory:
       replay_TLE: of mixtures of experts, the E experts that the sampler used for each token in each
         of L layers, so that the same ones run here; negative where they are not known. None: not
         recorded.
+      sources_T: int32, for every token the number, from 1, of what it is measured with, say of the
+        sampler that it came from; 0: with nothing. None: all 0. See `make_learner`'s `sources`.
 
     Raises:
       ValueError: lengths differ, index 0 is marked as sampled, or a number is not finite.
@@ -35,6 +37,7 @@ class Trajectory:
     advantage: float = 1.0
     demonstration: bool = False
     replay_TLE: np.ndarray | None = None
+    sources_T: np.ndarray | None = None
 
     def __post_init__(self):
         converted = {
@@ -59,6 +62,14 @@ class Trajectory:
                     f"[tokens, layers, experts], got shape {replay_TLE.shape}"
                 )
             object.__setattr__(self, "replay_TLE", replay_TLE)
+        if self.sources_T is not None:
+            sources_T = np.asarray(self.sources_T, np.int32)
+            if sources_T.shape != self.ids_T.shape or (sources_T < 0).any():
+                raise ValueError(
+                    f"sources of a trajectory of {len(self)} tokens must be as many numbers of at "
+                    f"least 0, got shape {sources_T.shape}"
+                )
+            object.__setattr__(self, "sources_T", sources_T)
         if not len(self):
             raise ValueError("a trajectory needs at least one token, got none")
         if self.mask_T[0]:
@@ -154,6 +165,8 @@ class LearnerBatch:
         whole trajectories. Positions go on from the prompt's.
       replay_MBTLE: int32, the E experts that the sampler used for every token in each of L layers,
         -1 where they are not known; None if no trajectory has a record.
+      sources_MBN: int32 number of the source that the sampled token is measured with, from 1; 0 for
+        none. None if no trajectory names sources.
     """
 
     tokens_MBT: np.ndarray | jax.Array
@@ -168,20 +181,25 @@ class LearnerBatch:
     reference_logprobs_MBN: np.ndarray | jax.Array | None = None
     prefix: PrefixRows | None = None
     replay_MBTLE: np.ndarray | jax.Array | None = None
+    sources_MBN: np.ndarray | jax.Array | None = None
 
 
-def check_batch(batch: LearnerBatch, *, loss: Any, prefix_fn: Any) -> None:
+def check_batch(batch: LearnerBatch, *, loss: Any, prefix_fn: Any, sources: int) -> None:
     """Refuses what would train on nonsense without saying so.
 
     Batches on a device are not looked into: that would wait for them.
 
     Raises:
       ValueError: a sampled token has no finite log-prob of the sampler, though the loss uses it;
-        or the batch holds prefixes, but there is no `prefix_fn`.
+        or the batch holds prefixes, but there is no `prefix_fn`; or a source above `sources`.
     """
     if batch.prefix is not None and prefix_fn is None:
         raise ValueError(
             "the batch shares prefixes, but make_learner got no prefix_fn: pass one, or use pack"
+        )
+    if isinstance(batch.sources_MBN, np.ndarray) and (highest := batch.sources_MBN.max()) > sources:
+        raise ValueError(
+            f"the batch names source {highest}, but make_learner got sources={sources}: raise that"
         )
     if not getattr(loss, "uses_sampler", True) or isinstance(batch.mask_MBN, jax.Array):
         return

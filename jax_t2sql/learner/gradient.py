@@ -80,6 +80,7 @@ def batch_gradient(
     trainable: Tree,
     batch: LearnerBatch,
     constrain: Callable[[Tree], Tree],
+    sources: int = 0,
 ) -> tuple[Tree, lp.Totals]:
     """Gradient and metrics of Σ weight · loss over the whole batch.
 
@@ -88,6 +89,7 @@ def batch_gradient(
 
     Args:
       constrain: says where a gradient lives on a mesh.
+      sources: how many the batch may name.
     """
     weights = slot_weights(batch, normalize)
     zeros = constrain(jax.tree.map(jnp.zeros_like, trainable))
@@ -111,12 +113,13 @@ def batch_gradient(
                     batch.advantages_MBN,
                     batch.sampler_logprobs_MBN,
                     batch.reference_logprobs_MBN,
+                    batch.sources_MBN,
                 ),
                 index,
             )._replace(hidden_BND=hidden_BND)
             chunk = model.chunk(unembed, trainable, hidden_BND)
             gradient, totals, d_hidden_BND = lp.loss_and_gradients(
-                unembed, loss, trainable, slots, gradient, totals, chunk=chunk
+                unembed, loss, trainable, slots, gradient, totals, chunk=chunk, sources=sources
             )
             through_hidden, into_prefix = pull_back(d_hidden_BND)
             d_state = jax.tree.map(lambda a, b: a + b.astype(a.dtype), d_state, into_prefix)
@@ -130,7 +133,9 @@ def batch_gradient(
         (through_prefix,) = pull_prefix(d_state)
         return constrain(jax.tree.map(jnp.add, gradient, through_prefix)), totals
 
-    start = zeros, lp.zero_totals(loss, with_reference=batch.reference_logprobs_MBN is not None)
+    sources = 0 if batch.sources_MBN is None else sources
+    with_reference = batch.reference_logprobs_MBN is not None
+    start = zeros, lp.zero_totals(loss, with_reference=with_reference, sources=sources)
     used = lp.used_prefix(stop_K - first_K)
     gradient, totals = jax.lax.fori_loop(0, used, block, start)
     return gradient, lp.finish_totals(totals) | _counts(batch, first_K, stop_K)

@@ -42,6 +42,7 @@ def make_learner(
     rules: ShardingRules | None = None,
     base_desc: Tree | None = None,
     max_logits: int = 1 << 22,
+    sources: int = 0,
 ) -> Learner:
     """Ties a model, a loss and an optimizer into jitted `init`, `update` and `logprobs`.
 
@@ -69,12 +70,19 @@ def make_learner(
         rules))`, or every call moves it. Without it the base keeps its shardings on the mesh, or is
         replicated, and the state is replicated.
       max_logits: about how many logits may exist at once; 4 bytes each, a few times over.
+      sources: S, the most sources that a batch may name (`Trajectory.sources_T`). `update` then
+        measures them apart from the same forward pass: float32 arrays of S numbers,
+        `source_tokens` (how many count), `source_ratio` (Σ π / π_sampler) and `source_log_ratio`
+        (Σ log π − log π_sampler); index s is of source s + 1. Not there for a batch without any.
 
     Raises:
-      ValueError: rules or base_desc without a mesh; an unknown normalize. Targets that match
-        nothing, collisions of rules and indivisible shapes show when `init` first sees the base.
+      ValueError: rules or base_desc without a mesh; an unknown normalize; negative sources. Targets
+        that match nothing, collisions of rules and indivisible shapes show when `init` first sees
+        the base.
     """
     check_normalize(normalize)
+    if sources < 0:
+        raise ValueError(f"sources must be at least 0, got {sources}")
     if mesh is None:
         if rules is not None or base_desc is not None:
             raise ValueError("rules and base_desc say how to split arrays over a mesh: pass a mesh")
@@ -105,6 +113,7 @@ def make_learner(
             state.trainable,
             batch,
             functools.partial(constrain, base),
+            sources,
         )
         norm = optax.tree.norm(gradients)
         apply = jnp.isfinite(norm) & (metrics["tokens"] > 0)
@@ -126,7 +135,7 @@ def make_learner(
     def logprobs(base: Tree, trainable: Tree, batch: LearnerBatch):
         return batch_logprobs(model, base, trainable, batch)
 
-    check = functools.partial(check_batch, loss=loss, prefix_fn=prefix_fn)
+    check = functools.partial(check_batch, loss=loss, prefix_fn=prefix_fn, sources=sources)
     if placement is None:
         return jit_on_device(check, make_state, update, logprobs)
     return jit_on_mesh(placement, check, make_state, update, logprobs)

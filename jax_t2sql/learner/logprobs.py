@@ -21,6 +21,9 @@ Unembed = Callable[[Tree, jax.Array], jax.Array]
 """(trainable, hidden_ND) -> logits_NV."""
 Totals = dict[str, jax.Array]
 
+SOURCE_TOTALS = ("source_tokens", "source_ratio", "source_log_ratio")
+"""What is measured by source; see `make_learner`."""
+
 # Below this many positions a matrix product with the unembedding is bound by memory, not compute.
 _MIN_POSITIONS = 128
 
@@ -39,6 +42,7 @@ class Slots(NamedTuple):
     advantages_BN: jax.Array
     sampler_logprobs_BN: jax.Array
     reference_logprobs_BN: jax.Array | None
+    sources_BN: jax.Array | None
 
 
 def token_logprobs(logits_NV: jax.Array, targets_N: jax.Array) -> jax.Array:
@@ -134,6 +138,7 @@ def loss_and_gradients(
     totals: Totals,
     *,
     chunk: int,
+    sources: int = 0,
 ) -> tuple[Tree, Totals, jax.Array]:
     """Adds the weighted loss of B rows to running totals.
 
@@ -141,6 +146,7 @@ def loss_and_gradients(
       gradient: like `trainable`; d loss / d trainable *through the unembedding alone* is added.
       totals: from `zero_totals`; "loss" and the loss's own measurements are added.
       chunk: slots of every row that are scored at a time.
+      sources: how many there may be, of which the ratios are added up apart.
 
     Returns:
       gradient, totals, and d loss / d hidden_BND for the backward pass of the rest of the model.
@@ -159,7 +165,12 @@ def loss_and_gradients(
         used_N, weight_N = flat.share_BN > 0, flat.weight_BN
         value = jnp.sum(jnp.where(used_N, loss_N * weight_N, 0.0))
         measured = measured | {"entropy": entropy_N}
-        return value, _reduce(measured, flat.share_BN) | {"loss": value}
+        totals = _reduce(measured, flat.share_BN) | {"loss": value}
+        if flat.sources_BN is not None and sources:
+            log_ratio_N = logprobs_N - flat.sampler_logprobs_BN
+            of_N = jnp.where(used_N, flat.sources_BN, 0)
+            totals |= jax.lax.stop_gradient(_by_source(log_ratio_N, of_N, sources))
+        return value, totals
 
     def accumulate(index, carry):
         gradient, totals, d_hidden_BND = carry
@@ -180,13 +191,16 @@ def loss_and_gradients(
     return gradient, totals, d_hidden_BND[:, :N]
 
 
-def zero_totals(loss: LossFn, *, with_reference: bool = False) -> Totals:
+def zero_totals(loss: LossFn, *, with_reference: bool = False, sources: int = 0) -> Totals:
     """The neutral element of `add_totals` for the measurements of this loss."""
     one = jax.ShapeDtypeStruct((1,), jnp.float32)
     _, measured = jax.eval_shape(loss, *[one] * (4 if with_reference else 3))
     start = {name: -jnp.inf if name.endswith("_max") else 0.0 for name in measured}
     start |= {"loss": 0.0, "entropy": 0.0}
-    return {name: jnp.float32(value) for name, value in start.items()}
+    totals = {name: jnp.float32(value) for name, value in start.items()}
+    if sources:
+        totals |= dict.fromkeys(SOURCE_TOTALS, jnp.zeros(sources, jnp.float32))
+    return totals
 
 
 def finish_totals(totals: Totals) -> Totals:
@@ -213,6 +227,15 @@ def _reduce(measured: dict[str, jax.Array], share_N: jax.Array) -> Totals:
         return jnp.sum(jnp.where(share_N > 0, values_N * share_N, 0.0))
 
     return {name: reduce(name, values_N) for name, values_N in measured.items()}
+
+
+def _by_source(log_ratio_N: jax.Array, sources_N: jax.Array, sources: int) -> Totals:
+    """Tokens, ratios and their logarithms of each source, summed: S numbers each."""
+    member_SN = sources_N == jnp.arange(1, sources + 1)[:, None]
+    values = jnp.ones_like(log_ratio_N), jnp.exp(log_ratio_N), log_ratio_N
+    # A masked sum: one source that is not finite must not reach the others.
+    sums = [jnp.sum(jnp.where(member_SN, value_N, 0.0), axis=-1) for value_N in values]
+    return dict(zip(SOURCE_TOTALS, sums, strict=True))
 
 
 def _pad(arrays: Any, chunk: int) -> Any:

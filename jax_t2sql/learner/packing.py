@@ -212,12 +212,13 @@ def _lay_out(rows: dict[int, _Row], M: int, B: int, T: int) -> tuple[LearnerBatc
     """Fills M · B rows, of which `rows` names those with content; also prefixes_MBT."""
     ints = {
         name: np.zeros((M * B, T), np.int32)
-        for name in ("tokens", "positions", "segments", "scored", "targets", "prefixes")
+        for name in ("tokens", "positions", "segments", "prefixes", "scored", "targets", "sources")
     }
     floats = {
         name: np.zeros((M * B, T), np.float32)
         for name in ("mask", "advantages", "sampler_logprobs", "lengths")
     }
+    measured = False
     for row, pieces in rows.items():
         start = slot = 0
         for segment, (piece, prefix) in enumerate(pieces, start=1):
@@ -235,6 +236,9 @@ def _lay_out(rows: dict[int, _Row], M: int, B: int, T: int) -> tuple[LearnerBatc
                 floats["advantages"][row, slots] = trajectory.advantage
                 floats["sampler_logprobs"][row, slots] = trajectory.logprobs_T[sampled_N]
                 floats["lengths"][row, slots] = len(sampled_N)
+                if trajectory.sources_T is not None:
+                    ints["sources"][row, slots] = trajectory.sources_T[sampled_N]
+                    measured = True
                 slot = slots.stop
             start = here.stop
     shaped = {name: array.reshape(M, B, T) for name, array in {**ints, **floats}.items()}
@@ -249,6 +253,7 @@ def _lay_out(rows: dict[int, _Row], M: int, B: int, T: int) -> tuple[LearnerBatc
         sampler_logprobs_MBN=shaped["sampler_logprobs"],
         lengths_MBN=shaped["lengths"],
         replay_MBTLE=_lay_out_replay(rows, M, B, T),
+        sources_MBN=shaped["sources"] if measured else None,
     )
     return batch, shaped["prefixes"]
 

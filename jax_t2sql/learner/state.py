@@ -44,7 +44,8 @@ class Learner:
         and only the counters count up; `stop_if_stuck` ends a run that gets nowhere. Metrics are
         float32 scalars still on the device: loss, entropy (of the policy at sampled positions, in
         nats), grad_norm (before clipping), tokens (sampled), padding_share (of the computed
-        positions), skipped (0 or 1), skipped_in_a_row and what the loss measures.
+        positions), skipped (0 or 1), skipped_in_a_row and what the loss measures; also
+        the arrays that `make_learner`'s `sources` asks for.
       lower_update: as `update`, but gives the `jax.stages.Lowered` program, to inspect; arguments
         may be abstract.
       logprobs: (base, state or its trainable part, batch) -> float32 log-probs in nats, shaped like

@@ -141,7 +141,7 @@ def make_loop(
     may stop it early."""
     run: Run = parts["run"]
     best, history = BestAdapter(run.workdir), History()
-    watch = Watch(run, history)
+    watch, ratios = Watch(run, history), RatioWatch()
     if run.config.fleet.workers:
         validation = FleetValidation(run.heldout_prompts)
         gate = LengthGate(run.config.fleet.length_gate, bus.log.entries)
@@ -169,8 +169,8 @@ def make_loop(
         sampling=sampling,
         keep=keep,
         hooks=Hooks(
-            after_step=[RatioWatch(), watch.step, recorder.step],
-            after_publish=[evaluations.after_publish],
+            after_step=[ratios.step, watch.step, recorder.step],
+            after_publish=[ratios.published, evaluations.after_publish],
             after_evaluation=[best, watch.evaluation],
         ),
     )

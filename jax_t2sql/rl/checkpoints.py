@@ -17,7 +17,7 @@ def restore(loop: Loop) -> None:
     applied = True
     for step in loop.bus.replay(position):
         loop.announce("update", entry=step.batch.index, pack_seed=step.batch.pack_seed)
-        metrics = update(loop, lambda step=step: step.groups, step.batch.pack_seed)
+        metrics, agreement = update(loop, lambda step=step: step.groups, step.batch.pack_seed)
         applied = metrics["skipped"] == 0.0
         loop.version += applied
         # For the row of a step that was killed before it was recorded: what the log still tells.
@@ -30,6 +30,7 @@ def restore(loop: Loop) -> None:
             trained=step.groups,
             fresh=step.groups,
             replayed=True,
+            agreement=agreement,
         )
         for hook in loop.hooks.after_step:
             hook(loop, done)

@@ -25,7 +25,7 @@ def follow(trainer: Trainer, store: Store) -> None:
                 restore_state(trainer)
             case "update":
                 index = order.details["entry"]
-                metrics = update(
+                metrics, _ = update(
                     trainer, lambda index=index: _batch(log, index), order.details["pack_seed"]
                 )
                 trainer.version += metrics["skipped"] == 0.0

@@ -1,10 +1,11 @@
 """What the loop works with, what a step was, and where others hang themselves in."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from jax_t2sql.bus import Batch, Group, LearnerBus, ReadyGroup
+from jax_t2sql.rl.agreement import Agreement
 from jax_t2sql.rl.tasks import Feed
 from jax_t2sql.rl.trainer import Trainer
 
@@ -22,6 +23,7 @@ class Step:
       fresh: all groups that arrived since the step before, those without signal too. In a replay
         only what was trained is known, and these are the same.
       replayed: trained again after a restart, as the log has it.
+      agreement: of each sampler of the groups with the learner, where there was anything to tell.
     """
 
     version: int
@@ -31,6 +33,7 @@ class Step:
     trained: Sequence[Group]
     fresh: Sequence[Group]
     replayed: bool = False
+    agreement: Mapping[str, Agreement] = field(default_factory=dict)
 
 
 @dataclass

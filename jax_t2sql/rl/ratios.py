@@ -1,37 +1,89 @@
 """Do samplers and learner mean the same weights? Tokens of the learner's own version must tell."""
 
+from jax_t2sql.bus import read_heartbeats
+from jax_t2sql.errors import UserError
+from jax_t2sql.rl.agreement import Agreement, describe, tolerance_of
 from jax_t2sql.rl.loop import Loop, Step
-
-# Kernels in bfloat16 differ by a few hundredths of a nat a token; their mean by far less.
-_TOLERANCE = 0.1
-_SAY_EVERY = 10  # steps
 
 
 class RatioWatch:
-    """A hook for `Hooks.after_step`: warns when on-policy tokens have a mean ratio far from 1.
+    """Hooks that have a deviant sampler quarantined, and stop a run in which there are several.
 
-    The ratio is π/π_sampler. Only a batch that was sampled wholly with the version that it updates
-    is judged, since there the two must agree. A wrong base, a lost adapter or log-probs of another
-    temperature show here, while loss and reward look healthy.
+    A lost adapter, another base or log-probs of another temperature show here, while loss and
+    reward look healthy. What is found, the learner learns from the update itself: that one is made
+    with the deviant sampler's groups, and none after it.
+
+    What is decided stands in the publish entry of the batch. A replay decides nothing, but for a
+    batch that has no such entry yet.
     """
 
     def __init__(self):
-        self._said: int | None = None
+        self._diagnosis = ""
 
-    def __call__(self, loop: Loop, step: Step) -> None:
-        versions = {group.oldest_version for group in step.trained}
-        ratio = step.metrics.get("ratio_mean")
-        if step.replayed or ratio is None or versions != {step.batch.step}:
+    def step(self, loop: Loop, step: Step) -> None:
+        """For `Hooks.after_step`, before the step is recorded."""
+        if not step.applied or not step.agreement:
             return
-        step.metrics["ratio_on_policy"] = ratio
-        recent = self._said is not None and step.version - self._said < _SAY_EVERY
-        if abs(ratio - 1) <= _TOLERANCE or recent:
+        sampler, judged = loop.run.config.sampler, step.agreement
+        tokens = sum(found.tokens for found in judged.values())
+        total = sum(found.ratio * found.tokens for found in judged.values())
+        step.metrics["ratio_on_policy"] = total / tokens
+        judged = {n: found for n, found in judged.items() if found.tokens >= sampler.ratio_tokens}
+        if judged:
+            step.metrics["ratio_deviation"] = max(found.deviation for found in judged.values())
+        opened = loop.bus.state.open_batch
+        if step.replayed and (opened is None or opened.index != step.batch.index):
             return
-        self._said = step.version
-        names = ", ".join(sorted({group.sampler for group in step.trained}))
-        loop.say(
-            f"warning at step {step.version}: tokens sampled with the learner's own weights have a"
-            f" mean ratio of {ratio:.3f}, which should be 1: {names} and the learner do not compute"
-            " the same. Compare base model and precision, and see that the servers run with"
-            " --logprobs-mode processed_logprobs"
+        tolerance = tolerance_of(loop.run.config)
+        deviant = {n: found for n, found in judged.items() if not found.within(tolerance)}
+        if deviant:
+            self._judge(loop, step, deviant, tolerance)
+
+    def published(self, loop: Loop) -> None:
+        """For `Hooks.after_publish`: first of all.
+
+        Raises:
+          UserError: too many samplers deviate, or no other is left.
+        """
+        if self._diagnosis:
+            raise UserError(self._diagnosis)
+
+    def _judge(
+        self, loop: Loop, step: Step, deviant: dict[str, Agreement], tolerance: float
+    ) -> None:
+        found = {name: describe(agreement, tolerance) for name, agreement in deviant.items()}
+        quarantined, limit = loop.bus.state.quarantined, loop.run.config.sampler.quarantine
+        beats = read_heartbeats(loop.bus.store)
+        others = {group.sampler for group in step.trained}
+        others |= {name for name, beat in beats.items() if not beat.left}
+        others -= deviant.keys() | quarantined.keys()
+        if others and len(quarantined) + len(deviant) <= limit:
+            for name, reason in found.items():
+                loop.bus.quarantine(name, reason=f"at step {step.version} {reason}")
+                seqs = [group.seq for group in step.trained if group.sampler == name]
+                loop.say(
+                    f"warning at step {step.version}: sampler {name} is quarantined: {reason}. The"
+                    f" update of this step was made with its groups ({_some(seqs)}); no other of"
+                    " its groups is trained on. Mend it, then start it under another --name"
+                )
+            return
+        if others:
+            who = (
+                f"{len(deviant)} deviating and {len(quarantined)} quarantined before are more than"
+                f" --sampler.quarantine {limit}"
+            )
+        else:
+            who = "no sampler is at work that does not deviate"
+        lines = "; ".join(f"{name}: {reason}" for name, reason in list(found.items())[:3])
+        more = f"; and {len(found) - 3} more" if len(found) > 3 else ""
+        self._diagnosis = (
+            f"stopped after step {step.version}, since samplers and learner do not compute the"
+            f" same: {who}. {lines}{more}. That step's update was made with their groups and is"
+            " published; mend the samplers, then run the same command to go on from it, or begin"
+            " anew in another --workdir"
         )
+
+
+def _some(names: list) -> str:
+    shown = ", ".join(str(name) for name in names[:5])
+    return f"{shown} and {len(names) - 5} more" if len(names) > 5 else shown

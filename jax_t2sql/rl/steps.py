@@ -63,7 +63,7 @@ def _step(loop: Loop, taken: Taken, fresh: list) -> Step:
     with loop.timed("bus"):
         batch = loop.bus.append_batch(taken.batch, pack_seed=loop.version)
     loop.announce("update", entry=batch.index, pack_seed=batch.pack_seed)
-    metrics = update(loop, lambda: trained, batch.pack_seed)
+    metrics, agreement = update(loop, lambda: trained, batch.pack_seed)
     applied = metrics["skipped"] == 0.0
     loop.version += applied
     metrics |= group_metrics(fresh or trained)
@@ -82,6 +82,7 @@ def _step(loop: Loop, taken: Taken, fresh: list) -> Step:
         batch=batch,
         trained=trained,
         fresh=fresh or trained,
+        agreement=agreement,
     )
     for hook in loop.hooks.after_step:
         hook(loop, done)

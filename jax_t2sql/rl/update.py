@@ -13,6 +13,7 @@ from jax_t2sql.errors import UserError
 from jax_t2sql.groups import trajectories
 from jax_t2sql.learner import LearnerBatch, agree, batch_digest
 from jax_t2sql.policies import rl_schedule
+from jax_t2sql.rl.agreement import Agreement, agreements
 from jax_t2sql.rl.trainer import Trainer
 
 if TYPE_CHECKING:
@@ -25,8 +26,8 @@ class HostFault(UserError):
 
 def update(
     trainer: Trainer, groups: Callable[[], Sequence[Group]], pack_seed: int
-) -> dict[str, float]:
-    """One update; the state is replaced. Metrics are plain numbers.
+) -> tuple[dict[str, float], dict[str, Agreement]]:
+    """One update; the state is replaced. Metrics are plain numbers; and how samplers agree.
 
     Args:
       groups: gives the groups of the batch, in its order; where it fails, no host starts.
@@ -36,11 +37,13 @@ def update(
       HostFault: a host cannot read the groups, or holds others; it is named.
     """
     with trainer.timed("update"):
-        batch = _agreed(trainer, groups, pack_seed)
+        batch, samplers = _agreed(trainer, groups, pack_seed)
         lr = rl_schedule(trainer.run.config)(int(trainer.state.step))
         trainer.state, metrics = trainer.learner.update(trainer.base, trainer.state, batch)
-        metrics = {name: float(value) for name, value in jax.device_get(metrics).items()}
-    return metrics | {"lr": lr}
+        metrics = jax.device_get(metrics)
+        agreement = agreements(metrics, samplers)
+        metrics = {name: float(value) for name, value in metrics.items()}
+    return metrics | {"lr": lr}, agreement
 
 
 def batch_metrics(loop: "Loop", batch: Batch, groups: Sequence[Group]) -> dict[str, float]:
@@ -59,13 +62,13 @@ def batch_metrics(loop: "Loop", batch: Batch, groups: Sequence[Group]) -> dict[s
 
 def _agreed(
     trainer: Trainer, groups: Callable[[], Sequence[Group]], pack_seed: int
-) -> LearnerBatch:
-    """The batch, once all hosts hold the same."""
+) -> tuple[LearnerBatch, list[str]]:
+    """The batch and the samplers of its sources, once all hosts hold the same."""
     if trainer.hosts.count == 1:
         return _arrays(trainer, groups(), pack_seed)
-    batch, problem = None, None
+    batch, samplers, problem = None, [], None
     try:
-        batch = _arrays(trainer, groups(), pack_seed)
+        batch, samplers = _arrays(trainer, groups(), pack_seed)
     except (OSError, ValueError, UserError) as error:
         problem = f"cannot read its batch: {error}"
     try:
@@ -75,11 +78,16 @@ def _agreed(
             f"{error}. All hosts stop; mend that one, then start all again: the batch is in the log"
             " and will be trained"
         ) from error
-    return batch
+    return batch, samplers
 
 
-def _arrays(trainer: Trainer, groups: Sequence[Group], pack_seed: int) -> LearnerBatch:
-    sequences = trajectories(groups)
+def _arrays(
+    trainer: Trainer, groups: Sequence[Group], pack_seed: int
+) -> tuple[LearnerBatch, list[str]]:
+    # More than the learner has room for only after a restart with an inline sampler.
+    samplers = sorted({group.sampler for group in groups})[: trainer.run.config.rl.groups]
+    sequences = trajectories(groups, version=trainer.version, samplers=samplers)
     order = np.random.default_rng(pack_seed).permutation(len(sequences))
     run = trainer.run
-    return make_batch([sequences[i] for i in order], run.config.learner, run.batch_limits)
+    batch = make_batch([sequences[i] for i in order], run.config.learner, run.batch_limits)
+    return batch, samplers

@@ -6,7 +6,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from jax_t2sql.bus import Bounds, Log, RunState, SamplerBus, open_store
+from jax_t2sql.bus import Bounds, Log, Quarantine, RunState, SamplerBus, open_store
 from jax_t2sql.bus.audit import audit, main
 from jax_t2sql.bus.entries import Batch, Issue, Publish, decode_entry, encode_entry, sha256_hex
 from jax_t2sql.bus.groups import Group, decode_group, encode_group
@@ -66,6 +66,7 @@ def test_a_sound_run_has_no_fault_and_all_is_counted(run, location, capsys):
         "issued": 9,
         "decided": 9,
         "open": 0,
+        "quarantined": 0,
         "trained": 6,
         "ignored_objects": 0,
         "verified": 6,
@@ -176,6 +177,24 @@ def with_group(store, kit, seq, **changes):
 def test_groups_that_should_not_have_been_trained_are_named(run, kit, changes, fault):
     with_group(run, kit, 7, **changes)
     assert fault in faults(run)
+
+
+def test_groups_of_a_quarantined_sampler_are_named(run):
+    """Though the decisions of the log do not say who made them."""
+
+    def change(entry):
+        if isinstance(entry, Publish) and entry.step == 2 and entry.batch is not None:
+            found = (Quarantine(sampler="s1", reason="ratio 0.8"),)
+            return msgspec.structs.replace(entry, quarantined=found)
+        if isinstance(entry, Batch):
+            fates = tuple(msgspec.structs.replace(d, sampler=None) for d in entry.fates)
+            return msgspec.structs.replace(entry, fates=fates)
+        return entry
+
+    rewrite(run, change)
+    found = audit(run)
+    assert found.counts["quarantined"] == 1 and len(found.faults) == 2, found.faults
+    assert all("made by 's1', which entry" in f and "ratio 0.8" in f for f in found.faults)
 
 
 def test_a_version_that_was_never_published_is_named(run):

@@ -605,3 +605,45 @@ def test_many_samplers_pick_at_random_and_one_picks_the_oldest(kit, store, sampl
 
 def seqs_of(tasks):
     return [task.seq for task in tasks]
+
+
+def test_a_quarantined_sampler_trains_nothing_more_and_loses_its_claims(kit, store, sampler_of):
+    """Groups that wait, that come later and that are under way; then the same after a restart."""
+    bus = kit.lead(store, bounds=bounds(kit, groups_per_batch=6))
+    bus.issue(kit.new_tasks(6), cursor={})
+    bad, good = sampler_of("bad"), sampler_of("good")
+
+    def put(sampler, tasks):
+        groups = [sampler.make_group(task, kit.rollouts(task, 0)) for task in tasks]
+        assert all(sampler.put_groups(groups))
+
+    held = bad.claim(4)
+    put(bad, held[:2])
+    put(good, good.claim(1))
+    first, waits, other = bus.ready_groups()
+    bus.append_batch([first, other], pack_seed=0)
+    bus.quarantine("bad", reason="ratio 0.8")
+    assert bad.quarantined is None and bus.state.quarantined == {}, "not before the publish"
+    entry = bus.publish()
+    assert [(q.sampler, q.reason) for q in entry.quarantined] == [("bad", "ratio 0.8")]
+    assert [(d.seq, d.fate) for d in bus.decided] == [(waits.task.seq, "invalid")]
+    put(bad, held[2:3])
+    assert seqs(bus.ready_groups()) == []
+    late = {d.seq: d.reason for d in bus.decided}[held[2].seq]
+    assert "'bad' is quarantined by entry" in late and "ratio 0.8" in late
+
+    for now in (0.0, 1.0):  # it lives, and says that it holds the last one
+        bad.heartbeat()
+        again = bus.expire_claims(still_seconds=99, clock=lambda now=now: now)
+        assert [(t.seq, t.attempt) for t in again] == ([(held[3].seq, 1)] if now == 0 else [])
+    bad.refresh()
+    good.refresh()
+    assert bad.quarantined == "ratio 0.8" and bad.claim(9) == []
+    assert sampler_of("bad").quarantined == "ratio 0.8", "started again under its name"
+    assert good.quarantined is None and held[3].seq in [task.seq for task in good.claim(9)]
+
+    bus.quarantine("bad", reason="again")
+    assert bus.publish().quarantined == ()
+    new = kit.lead(store, bounds=bounds(kit, groups_per_batch=6))
+    assert new.ready_groups() == [] and new.state.quarantined["bad"] == ("ratio 0.8", entry.index)
+    assert {d.seq for d in new.decided} == {waits.task.seq, held[2].seq}

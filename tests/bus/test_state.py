@@ -1,7 +1,25 @@
 import pytest
 
-from jax_t2sql.bus import Batch, Bounds, Decision, End, Issue, LogError, Publish, RunState, Start
-from jax_t2sql.bus.entries import NO_ENTRY, BatchGroup, Takeover, Task
+from jax_t2sql.bus import (
+    Batch,
+    Bounds,
+    Decision,
+    End,
+    Issue,
+    LogError,
+    Publish,
+    Quarantine,
+    RunState,
+    Start,
+)
+from jax_t2sql.bus.entries import (
+    NO_ENTRY,
+    BatchGroup,
+    Takeover,
+    Task,
+    decode_entry,
+    encode_entry,
+)
 
 
 @pytest.fixture
@@ -115,3 +133,29 @@ def test_only_hinted_tasks_name_an_earlier_one(fields):
     with pytest.raises(ValueError, match="hinted tasks, and no others"):
         Task(seq=5, problem="q", group_size=2, seed=0, **fields)
     assert Task(seq=5, problem="q", group_size=2, seed=0, kind="hinted", origin=4).origin == 4
+
+
+def test_nobody_trains_what_a_quarantined_sampler_made(apply):
+    found = (Quarantine(sampler="s1", reason="why"),)
+    assert apply(Publish, **publish(0, None, quarantined=found)).quarantined == {"s1": ("why", 2)}
+    fields = batch(0)
+    fields["fates"] = (Decision(seq=0, fate="trained", sampler="s1"),)
+    with pytest.raises(LogError, match="trains task 0 of sampler 's1', which entry 2 has quar"):
+        apply(Batch, **fields)
+    for names in (("s1",), ("s2", "s2")):
+        again = tuple(Quarantine(sampler=name, reason="") for name in names)
+        with pytest.raises(LogError, match="quarantines a sampler again"):
+            apply(Publish, **publish(0, None, quarantined=again))
+    fields["fates"] = (
+        Decision(seq=0, fate="invalid", sampler="s1"),
+        Decision(seq=1, fate="trained"),
+    )
+    fields["groups"] = batch(1)["groups"]
+    assert apply(Batch, **fields).open_batch.index == 3
+
+
+def test_a_log_from_before_there_was_a_quarantine_is_read():
+    entry = Publish(index=1, previous=NO_ENTRY, epoch=0, nonce="n", **publish(0, None))
+    data = encode_entry(entry)
+    assert decode_entry(data.replace(b',"quarantined":[]', b"")) == entry
+    assert b"quarantined" in data

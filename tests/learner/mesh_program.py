@@ -71,7 +71,9 @@ def trajectories(prompts=8):
         for _ in range(2):
             ids = np.concatenate([prompt, rng.integers(0, 64, rng.integers(1, 6))])
             sampled = np.arange(len(ids)) >= len(prompt)
-            made.append(Trajectory(ids, sampled, -rng.uniform(3, 5, len(ids)), rng.normal()))
+            trajectory = Trajectory(ids, sampled, -rng.uniform(3, 5, len(ids)), rng.normal())
+            sources_T = (np.arange(len(ids)) + len(made)) % 3
+            made.append(dataclasses.replace(trajectory, sources_T=sources_T))
     return made
 
 
@@ -91,6 +93,7 @@ def learner_for(config, **options):
         adapter=LoraSpec(rank=2, alpha=4),
         loss=cispo(low=0.0, high=4.0),
         optimizer=keep_gradient(),
+        sources=2,
         **options,
     )
 
@@ -128,6 +131,9 @@ def equal(name):
             single, single_metrics = wanted[kind]
             report = {"mesh": shape, "kind": kind}
             report["loss"] = abs(float(metrics["loss"]) - float(single_metrics["loss"]))
+            sums = ("source_tokens", "source_ratio", "source_log_ratio")
+            apart = [np.abs(np.asarray(metrics[n]) - np.asarray(single_metrics[n])) for n in sums]
+            report["sources"] = float(np.max(apart) / np.min(single_metrics["source_tokens"]))
             for part in ("trainable", "opt_state"):
                 differences = jax.tree.map(
                     lambda x, y: float(np.abs(np.asarray(x) - np.asarray(y)).max()),

@@ -306,3 +306,54 @@ def test_missing_log_probs_of_the_sampler_are_refused(base, lora, batch):
 def test_mesh_options_without_a_mesh_are_refused(base):
     with pytest.raises(ValueError, match="pass a mesh"):
         learner_for(base_desc={})
+
+
+def test_ratios_are_summed_by_source(base):
+    """Against log-probs of a pass of its own; by micro-batch, packed row and shared prompt."""
+    rng = np.random.default_rng(0)
+    made = [
+        dataclasses.replace(t, sources_T=rng.integers(0, 4, len(t)))
+        for t in tiny.trajectories(LENGTHS)
+    ]
+    learner = learner_for(sources=5)
+    for rows in (1, 2):
+        batch = pack(made, row_length=16, rows_per_microbatch=rows)
+        state = start(learner, base)
+        logprobs_MBN = np.asarray(learner.logprobs(base, state, batch))
+        log_ratio_MBN = logprobs_MBN - batch.sampler_logprobs_MBN
+        gradient, metrics = gradient_and_metrics(learner, base, batch)
+        for source in range(1, 6):
+            of = (batch.sources_MBN == source) & (batch.mask_MBN > 0)
+            found = [metrics[f"source_{n}"][source - 1] for n in ("tokens", "ratio", "log_ratio")]
+            wanted = [of.sum(), np.exp(log_ratio_MBN[of]).sum(), log_ratio_MBN[of].sum()]
+            np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-4)
+        assert (batch.sources_MBN[batch.mask_MBN > 0] == 0).any(), "some are measured with none"
+        assert metrics["source_tokens"].sum() == (batch.sources_MBN > 0).sum() > 0
+        plain = pack(tiny.trajectories(LENGTHS), row_length=16, rows_per_microbatch=rows)
+        unmeasured, metrics = gradient_and_metrics(learner, base, plain)
+        close(gradient, unmeasured)
+        assert "source_tokens" not in metrics
+
+
+def test_one_source_that_is_not_finite_leaves_the_others_alone(base):
+    near, far = tiny.trajectories((6, 6))
+    far = dataclasses.replace(far, logprobs_T=np.full(6, -1e4), sources_T=np.full(6, 1))
+    near = dataclasses.replace(near, sources_T=np.full(6, 2))
+    _, metrics = gradient_and_metrics(
+        learner_for(sources=2), base, pack([near, far], row_length=16, rows_per_microbatch=1)
+    )
+    assert np.isinf(metrics["source_ratio"][0]) and np.isfinite(metrics["source_ratio"][1])
+
+
+def test_sources_out_of_their_bounds_are_refused(base):
+    (made,) = tiny.trajectories((6,))
+    named = dataclasses.replace(made, sources_T=np.full(6, 3))
+    learner = learner_for(sources=2)
+    with pytest.raises(ValueError, match="names source 3, but make_learner got sources=2"):
+        learner.update(base, start(learner, base), pack([named], row_length=8,
+                                                        rows_per_microbatch=1))  # fmt: skip
+    for wrong in (np.full(5, 1), np.full(6, -1)):
+        with pytest.raises(ValueError, match="as many numbers of at least 0"):
+            dataclasses.replace(made, sources_T=wrong)
+    with pytest.raises(ValueError, match="sources must be at least 0, got -1"):
+        learner_for(sources=-1)

@@ -36,7 +36,8 @@ def run(*arguments):
 @pytest.mark.multi_device
 @pytest.mark.parametrize("model", ["dense", "sparse"])
 def test_every_mesh_learns_what_one_device_does(model):
-    """Loss, gradient (the state of the test's optimizer) and updated adapter, in float32."""
+    """Loss, gradient (the state of the test's optimizer), updated adapter and ratios by source, in
+    float32."""
     reports = run("equal", model)
     assert [tuple(r["mesh"]) for r in reports if r["kind"] == "whole"] == [
         (8, 1, 1, 1), (1, 8, 1, 1), (2, 2, 2, 1), (1, 2, 2, 2),
@@ -44,7 +45,7 @@ def test_every_mesh_learns_what_one_device_does(model):
     assert any(r["kind"] == "shared" for r in reports)
     for report in reports:
         assert report["gradient"] > 1e-3
-        for part in ("loss", "trainable", "opt_state"):
+        for part in ("loss", "trainable", "opt_state", "sources"):
             assert report[part] < 1e-5, report
         assert report["base_share"] == 1 / _shards(report["mesh"], model)
 
