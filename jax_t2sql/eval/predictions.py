@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from jax_t2sql.errors import UserError
+from jax_t2sql.eval.tasks import counting
 from jax_t2sql.json_rows import json_rows
 from jax_t2sql.scores.records import AnswerRow, QuestionRow
 from jax_t2sql.sql.tokens import tokenize
@@ -209,19 +210,11 @@ def write_predictions(
 
     Args:
       form: "bird" (keys are places in the whole question file) or "spider".
-      answers: of those for a question the greedy one is taken, else the one that won the vote,
-        with evidence if there is one with.
+      answers: see `counting` for which of a question's is written.
       all_ids: of the whole question file in its order.
       winners: candidates that won the vote.
     """
-    chosen: dict[str, AnswerRow] = {}
-
-    def rank(answer: AnswerRow) -> tuple:
-        won = answer.candidate == winners.get(answer.question_id)
-        return not answer.evidence, answer.candidate != 0, not won, answer.candidate
-
-    for answer in sorted(answers, key=rank):
-        chosen.setdefault(answer.question_id, answer)
+    chosen = counting(answers, winners)
     found = [chosen.get(row.question_id) for row in rows]
     queries = ["" if answer is None else answer.sql or "" for answer in found]
     if form == "bird":

@@ -9,6 +9,7 @@ import msgspec
 from jax_t2sql.errors import UserError
 from jax_t2sql.eval.options import EvalArgs
 from jax_t2sql.eval.questions import Asked
+from jax_t2sql.eval.tasks import counting
 from jax_t2sql.eval.voting import Candidate, ExecutionRow, self_consistency
 from jax_t2sql.scores.cost import cost
 from jax_t2sql.scores.records import AnswerId, AnswerRow, VerdictRow
@@ -47,11 +48,13 @@ def make_results(
         results["without_evidence"] = _part(
             args, asked, answers, verdicts, executions, right, grader, False
         )
+    winners = results.get("self_consistency", {}).get("winners", {})
+    single = list(counting(answers, winners).values())
     return results | {
         "left_out": dict(asked.left_out),
         "endings": dict(sorted(Counter(answer.ending for answer in answers).items())),
-        "keys": _by_key(asked, answers, right),
-        "key_disagreements": _key_disagreements(asked, answers, right),
+        "keys": _by_key(asked, single, right),
+        "key_disagreements": _key_disagreements(asked, single, right),
         "differing_golds": list(differing),
         "cost": cost(
             answers,
@@ -129,9 +132,8 @@ def _candidates(
     return {id: candidates for id, candidates in found.items() if id not in ungraded}
 
 
-def _by_key(asked: Asked, answers: Sequence[AnswerRow], right: Correct) -> dict[str, dict]:
+def _by_key(asked: Asked, single: Sequence[AnswerRow], right: Correct) -> dict[str, dict]:
     """Counts of right answers by answer key, one answer a question."""
-    single = _one_a_question(answers)
     found = {}
     for key in asked.keys:
         verdicts = [right.get((answer.id, key)) for answer in single]
@@ -142,22 +144,14 @@ def _by_key(asked: Asked, answers: Sequence[AnswerRow], right: Correct) -> dict[
     return found
 
 
-def _key_disagreements(asked: Asked, answers: Sequence[AnswerRow], right: Correct) -> list[dict]:
+def _key_disagreements(asked: Asked, single: Sequence[AnswerRow], right: Correct) -> list[dict]:
     """Questions whose answer is right under one key and wrong under another."""
     found = []
-    for answer in _one_a_question(answers):
+    for answer in single:
         by_key = {key: right.get((answer.id, key)) for key in asked.keys}
         if len(set(by_key.values()) - {None}) > 1:
             found.append({"question_id": answer.question_id, "correct": by_key})
     return found
-
-
-def _one_a_question(answers: Sequence[AnswerRow]) -> list[AnswerRow]:
-    """The greedy answer or else the first sample, with evidence if there is one with."""
-    best: dict[str, AnswerRow] = {}
-    for answer in sorted(answers, key=lambda answer: (not answer.evidence, answer.candidate)):
-        best.setdefault(answer.question_id, answer)
-    return list(best.values())
 
 
 def _model_name(args: EvalArgs, manifest: Mapping[str, Any]) -> str:

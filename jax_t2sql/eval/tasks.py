@@ -1,6 +1,6 @@
 """The answers that an evaluation wants, and those it has."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -57,6 +57,20 @@ def all_tasks(
 def newest(answers: Iterable[AnswerRow]) -> dict[AnswerId, AnswerRow]:
     """Answers by id; of several the last, which was given after the others had failed."""
     return {answer.id: answer for answer in answers}
+
+
+def counting(answers: Iterable[AnswerRow], winners: Mapping[str, int]) -> dict[str, AnswerRow]:
+    """The answer that counts for each question: the greedy one, else the one that won the vote,
+    else the first; with evidence if there is one with."""
+
+    def rank(answer: AnswerRow) -> tuple:
+        won = answer.candidate == winners.get(answer.question_id)
+        return not answer.evidence, answer.candidate != 0, not won, answer.candidate
+
+    found: dict[str, AnswerRow] = {}
+    for answer in sorted(answers, key=rank):
+        found.setdefault(answer.question_id, answer)
+    return found
 
 
 def undone(tasks: Sequence[Task], answers: Iterable[AnswerRow]) -> list[Task]:

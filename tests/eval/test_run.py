@@ -128,6 +128,16 @@ def test_keys_that_disagree_are_listed(shop, tmp_path):
     assert [row["question_id"] for row in found["differing_golds"]] == ["q0"]
 
 
+def test_of_samples_the_winner_of_the_vote_is_held_against_every_key(shop, tmp_path):
+    other = shop.write(shop.root / "other.jsonl", {"q0": "SELECT 4"})
+    samples = [{"question_id": "q0", "pred": f"SELECT {n}"} for n in (4, 3, 3)]
+    policy = f"file:{shop.predict(samples)}"
+    found = shop.run(policy, tmp_path / "out", "--keys", f"corrected={other}")
+    assert (found["keys"]["gold"]["correct"], found["keys"]["corrected"]["correct"]) == (1, 0)
+    (flip,) = found["key_disagreements"]
+    assert flip == {"question_id": "q0", "correct": {"gold": True, "corrected": False}}
+
+
 def test_a_submission_is_written(shop, tmp_path):
     policy = f"file:{shop.predict(PREDICTIONS)}"
     shop.run(policy, tmp_path / "out", "--write-format", "bird")
