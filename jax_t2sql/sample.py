@@ -101,9 +101,15 @@ def main(argv: list[str] | None = None) -> int:
     # Adapters are read with JAX, which must leave the accelerator to the server.
     os.environ["JAX_PLATFORMS"] = "cpu"
     from jax_t2sql.bus import open_store
+    from jax_t2sql.bus.keys import check_name
     from jax_t2sql.sample_setup import Places, assemble_sampler, make_sampler_pool, read_start
     from jax_t2sql.sample_setup import run_config as read_config
 
+    if args.name is not None:
+        try:
+            check_name(args.name)
+        except ValueError as error:
+            raise UserError(f"--name: {error}") from error
     store = open_store(args.bus, create=False)
     config = read_config(read_start(store))
     if config.adapter.kind == "full":

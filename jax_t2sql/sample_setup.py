@@ -117,7 +117,7 @@ def _find_model(config: TrainConfig, places: Places) -> tuple[LoadedModel, DataC
     directory = places.model or Path(config.model)
     if not directory.is_dir():
         raise UserError(
-            f"the run's base model {config.model!r} is no folder on this machine; give --model, "
+            f"the run's base model: {str(directory)!r} is no folder on this machine; give --model, "
             "the folder with its config.json, tokenizer.json and safetensors"
         )
     check_model(directory)

@@ -9,6 +9,10 @@ set -euo pipefail
 unset PYTHONPATH # what lies there would count as installed
 VERSION=0.32.0
 ROOT="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)"
+case "${1:-}" in
+  -h | --help) sed -n '2,/^[^#]/s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"; exit 0 ;;
+  -*) echo "error: unknown option $1; see $0 --help" >&2; exit 2 ;;
+esac
 FOLDER="${1:-${JAX_T2SQL_VLLM_VENV:-$ROOT/.venv-vllm}}"
 PYTHON="${PYTHON:-python3.11}"
 

@@ -294,6 +294,7 @@ def test_bad_input_is_refused_with_one_message(fleet, server, start, tmp_path):
     assert "start the learner first" in refuse("--bus", str(tmp_path / "empty"), *policy)
     assert "give vllm:http" in refuse("--bus", "x", "--policy", "openai:x")
     assert "at least 1" in refuse("--bus", "x", *policy, "--groups", "0")
+    assert "use 1 to 64 letters" in refuse("--bus", "x", *policy, "--name", "a b/c")
     fleet.lead(open_store(tmp_path / "bus"))
     bus = ("--bus", str(tmp_path / "bus"))
     assert "give --model" not in refuse(*bus, *policy, "--data", "nowhere.jsonl")

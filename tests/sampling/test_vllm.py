@@ -312,6 +312,34 @@ def test_an_adapter_that_the_server_ignores_is_never_used(server, adapters):
     run(server, act)
 
 
+def test_a_base_that_sings_with_an_adapter_at_work_raises_no_alarm(server, adapters, monkeypatch):
+    """Beside requests to an adapter, vLLM on CPUs has run those to the base with its weights."""
+    alone = AdapterHost.sing
+
+    async def act(client):
+        h, beside = host(client), []
+
+        async def sing(self, name):
+            if name == "base" and beside:
+                return await alone(self, beside.pop())
+            return await alone(self, name)
+
+        monkeypatch.setattr(AdapterHost, "sing", sing)
+        await h.advance("a1", version=1, directory=adapters[1])
+        beside += ["a2"] * 3
+        await h.advance("a2", version=2, directory=adapters[2])  # the base was heard before
+        second = host(client)  # comes when adapters are loaded already
+        beside[:] = ["a3"] * 3
+        await second.advance("a3", version=3, directory=adapters[3])
+        assert beside == [] and second.latest.name == "a3"
+        third = host(client)
+        beside[:] = ["b2"] * 20
+        with pytest.raises(Unproven, match="the server ignores adapters"):
+            await third.advance("b2", version=2, directory=adapters[2])
+
+    run(server, act)
+
+
 def test_weights_that_do_not_change_are_noticed(server, adapters, monkeypatch):
     async def act(client):
         h = host(client)
