@@ -220,9 +220,10 @@ def test_lines_come_while_others_run_and_an_interrupt_ends_in_one(folder):
 def test_a_run_that_was_ended_leaves_the_old_file(folder, sign, status):
     out = folder / "verdicts.jsonl"
     out.write_text("old\n")
-    rows = [pair(ENDLESS)] * 3
+    # Enough of them that some are written out: by then the run is well inside the file.
+    rows = [pair()] * 500 + [pair(ENDLESS)] * 3
     process = start(command(folder, rows, "--out", out, "--timeout", "600"))
-    while not list(folder.glob("*.part")):
+    while not any(part.stat().st_size for part in folder.glob("*.part")):
         assert process.poll() is None
     process.send_signal(sign)
     process.communicate(timeout=60)
@@ -236,8 +237,9 @@ def test_a_run_that_was_ended_leaves_the_old_file(folder, sign, status):
 
 def test_two_runs_do_not_write_into_each_others_file(folder):
     out = folder / "verdicts.jsonl"
-    process = start(command(folder, [pair(ENDLESS)], "--out", out, "--timeout", "600"))
-    while not list(folder.glob("*.part")):
+    rows = [pair()] * 500 + [pair(ENDLESS)]
+    process = start(command(folder, rows, "--out", out, "--timeout", "600"))
+    while not any(part.stat().st_size for part in folder.glob("*.part")):
         assert process.poll() is None
     with pytest.raises(UserError, match="is being written by another run"):
         main(command(folder, [pair()], "--out", out))
