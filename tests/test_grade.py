@@ -237,9 +237,8 @@ def test_a_run_that_was_ended_leaves_the_old_file(folder, sign, status):
 
 def test_two_runs_do_not_write_into_each_others_file(folder):
     out = folder / "verdicts.jsonl"
-    rows = [pair()] * 500 + [pair(ENDLESS)]
-    process = start(command(folder, rows, "--out", out, "--timeout", "600"))
-    while not any(part.stat().st_size for part in folder.glob("*.part")):
+    process = start(command(folder, [pair(ENDLESS)], "--out", out, "--timeout", "600"))
+    while not list(folder.glob("*.part")):
         assert process.poll() is None
     with pytest.raises(UserError, match="is being written by another run"):
         main(command(folder, [pair()], "--out", out))
