@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable, Iterator
 from typing import NoReturn, TextIO
 
-from jax_t2sql.errors import UserError
+from jax_t2sql.errors import StoreAway, UserError
 
 # A full or read-only disk, a quota, a file size limit, missing rights, a folder that is a file: for
 # the user to mend.
@@ -19,6 +19,7 @@ _DISK_FAULTS = (
     *(errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOTDIR),
 )
 EXIT_USER_ERROR = 2
+EXIT_STORE_AWAY = 75  # EX_TEMPFAIL: the same command may go well later
 EXIT_INTERRUPTED = 130  # 128 + SIGINT, as shells report it
 EXIT_BROKEN_PIPE = 141  # 128 + SIGPIPE, likewise
 # How a scheduler, and a terminal that is closed, tell a program to end.
@@ -33,6 +34,7 @@ def run_program(
     """Runs a program's ``main`` and exits with its status (None counts as 0).
 
     - ``UserError``: its one message on standard error, no traceback, status 2.
+    - ``StoreAway``: likewise, status 75.
     - Ctrl-C: the line ``interrupted``, status 130. SIGTERM and SIGHUP likewise, statuses 143 and
       129; a second one ends the program at once.
     - Standard output closed by its reader (``report DIR | head``): silence, status 141.
@@ -50,6 +52,9 @@ def run_program(
     except UserError as error:
         _say(f"error: {error}")
         status = EXIT_USER_ERROR
+    except StoreAway as error:
+        _say(f"error: {error}")
+        status = EXIT_STORE_AWAY
     except KeyboardInterrupt as end:
         told = isinstance(end, Ended)
         _say(end.message if told and end.message else interrupted)

@@ -7,7 +7,8 @@ machine that sees the bus and has the run's base model, questions and databases.
 with --enable-lora, --logprobs-mode processed_logprobs and VLLM_ALLOW_RUNTIME_LORA_UPDATING=True;
 --spawn-vllm starts one so, watches it and starts it again when it dies.
 
-Ends with the run. Ctrl-C or SIGTERM: what is not finished is offered to others at once.
+Where there is no run on the bus yet, it waits for one. Ends with the run. Ctrl-C or SIGTERM: what
+is not finished is offered to others at once.
 """
 
 import asyncio
@@ -61,6 +62,8 @@ class SampleArgs:
     adapter_cache: Path | None = None
     """Folder for adapters fetched from a bucket, which the server sees under the same path; by
     default a temporary one."""
+    wait_seconds: float = 3600.0
+    """How long to wait for a run to begin on the bus; 0 for not at all."""
     request_seconds: float = 600.0
     """A turn that takes longer counts as no answer, and is asked for again."""
     spawn_vllm: bool = False
@@ -96,13 +99,14 @@ def main(argv: list[str] | None = None) -> int:
         description=__doc__,
     )
     url = server_url(args.policy)
+    if not args.wait_seconds >= 0:
+        raise UserError(f"--wait-seconds is {args.wait_seconds}; it must be at least 0")
     if args.groups is not None and args.groups < 1:
         raise UserError(f"--groups is {args.groups}; it must be at least 1")
     # Adapters are read with JAX, which must leave the accelerator to the server.
     os.environ["JAX_PLATFORMS"] = "cpu"
-    from jax_t2sql.bus import open_store
     from jax_t2sql.bus.keys import check_name
-    from jax_t2sql.sample_setup import Places, assemble_sampler, make_sampler_pool, read_start
+    from jax_t2sql.sample_setup import Places, assemble_sampler, await_run, make_sampler_pool
     from jax_t2sql.sample_setup import run_config as read_config
 
     if args.name is not None:
@@ -110,8 +114,8 @@ def main(argv: list[str] | None = None) -> int:
             check_name(args.name)
         except ValueError as error:
             raise UserError(f"--name: {error}") from error
-    store = open_store(args.bus, create=False)
-    config = read_config(read_start(store))
+    store, start = await_run(args.bus, seconds=args.wait_seconds)
+    config = read_config(start)
     if config.adapter.kind == "full":
         raise UserError("the run trains all weights; a server can only be given adapters (lora)")
     places = Places(
@@ -176,7 +180,9 @@ async def _sample(args: SampleArgs, url: str, store, run, *, model: Path, cache:
     )
     try:
         base = await _first(job, server)
-        host = AdapterHost(client, config=run.model.config, base=base, canary=canary)
+        host = AdapterHost(
+            client, config=run.model.config, base=base, canary=canary, owner=bus.incarnation
+        )
         fleet = run.config.fleet
         worker = Worker(
             run=run,

@@ -142,7 +142,7 @@ async def _sample(
         served = lease.served
         try:
             return await client.sample(
-                request, adapter=served.name, version=served.version, stop_strings=stop_strings
+                request, adapter=served.alias, version=served.version, stop_strings=stop_strings
             )
         except AdapterGone:
             await lease.bring_back(served)

@@ -5,6 +5,8 @@ from another model than the one that learns.
 """
 
 import dataclasses
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,7 +19,7 @@ from jax_t2sql.assembly import (
     load_base,
     make_pool,
 )
-from jax_t2sql.bus import Log, Start, Store
+from jax_t2sql.bus import Log, NoRun, Start, Store, open_store
 from jax_t2sql.config import DataConfig, TrainConfig
 from jax_t2sql.errors import UserError
 from jax_t2sql.grading import GradingPool
@@ -26,6 +28,7 @@ from jax_t2sql.models import LoadedModel, ModelConfig, Tokenizer, check_model
 from jax_t2sql.models.checkpoints import weight_files
 from jax_t2sql.models.files import digest_files, read_json
 from jax_t2sql.question_set import load_questions
+from jax_t2sql.sample_voice import Voice
 from jax_t2sql.sampling.chat import ChatCodec
 
 
@@ -45,12 +48,30 @@ class Places:
     hints: Path | None = None
 
 
-def read_start(store: Store) -> Start:
-    """The run's first entry. Raises UserError if there is no run yet."""
-    entries = Log.open(store).entries
-    if not entries:
-        raise UserError(f"no run in {store!r} yet: start the learner first")
-    return entries[0]
+def await_run(
+    location: str, *, seconds: float, say: Callable[[str], None] = print, pause: float = 1.0
+) -> tuple[Store, Start]:
+    """The bus and its run's first entry. Samplers are often started before their learner.
+
+    Args:
+      seconds: how long to wait for a run to begin.
+      pause: seconds between two looks.
+
+    Raises:
+      UserError: there is still none.
+    """
+    voice, until = Voice(say), time.monotonic() + seconds
+    while True:
+        try:
+            store = open_store(location, create=False)
+            if entries := Log.open(store).entries:
+                return store, entries[0]
+            raise NoRun(f"no run in {store!r} yet: start the learner")
+        except NoRun as none:
+            if time.monotonic() >= until:
+                raise
+            voice.waits(str(none))
+        time.sleep(pause)
 
 
 def run_config(start: Start) -> TrainConfig:

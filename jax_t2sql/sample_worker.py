@@ -82,7 +82,8 @@ class Worker:
         """Until the run ends, or `stop` is set.
 
         Raises:
-          UserError: the learner refused several groups of this sampler, or has quarantined it.
+          UserError: the learner refused several groups of this sampler, or has quarantined it; or
+            another process has its name.
         """
         beats = asyncio.create_task(self._beat())
         bounds = self.bus.state.start.bounds
@@ -247,7 +248,7 @@ class Worker:
             job.cancel()
         await asyncio.gather(*jobs, return_exceptions=True)
         last = self.voice.last_error
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError, UserError):  # the store, or the name, is another's
             await self._on_bus(lambda: self.bus.heartbeat(last_error=last, left=True))
         self._thread.shutdown()
         await self.client.close()

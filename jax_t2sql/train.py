@@ -33,7 +33,6 @@ from jax_t2sql.distributed import join_hosts, read_place
 from jax_t2sql.programs import raise_disk_fault, run_program
 
 EXIT_LOST_LEADERSHIP = 3
-EXIT_STORE_AWAY = 75  # EX_TEMPFAIL: the same command may go well later
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,9 +110,6 @@ def main(argv: list[str] | None = None) -> int:
         )
         return EXIT_LOST_LEADERSHIP
     except OSError as error:
-        if error.errno is None:  # of the bus, whose message says what to do
-            print(f"error: {error}", file=sys.stderr)
-            return EXIT_STORE_AWAY
         raise_disk_fault(error, args.workdir, "it goes on from the last complete checkpoint")
         raise
     return 0

@@ -170,7 +170,7 @@ def _lead(run: Run, session: Session, progress: Progress) -> dict:
     clock = Clock(workdir / "clock.json")
     try:
         with Checkpointer(checkpoint_folder(workdir), keep=config.checkpoint.keep) as checkpointer:
-            bus = lead_bus(run, session, checkpointer)
+            bus = lead_bus(run, session, checkpointer, say=progress.message)
             hosts.announce("go", stop=False, details={})
             resumed = bus.version
             with Tracker(workdir, first_step=resumed + 1) as tracker:

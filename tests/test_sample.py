@@ -157,7 +157,8 @@ def test_a_run_from_the_first_claim_to_the_end(fleet, server, start, tmp_path):
     assert "the run has ended (done)" in sampler.said and "12 groups delivered" in sampler.said
     assert audit(store).faults == []
     names = {name for path, name in server.seen()["requests"] if path == "/v1/completions"}
-    assert names - {"base"} == {ref.name for _, ref in bus.state.adapters} - {
+    published = {ref.name for _, ref in bus.state.adapters}
+    assert {name.partition(".")[0] for name in names - {"base"}} == published - {
         bus.state.last_publish.adapter.name
     }
 
@@ -208,6 +209,49 @@ def test_two_samplers_share_the_work_and_one_that_leaves_gives_it_back(
     groups = until(ready(bus, 2), second)
     assert {group.group.sampler for group in groups} == {"s2"}
     assert {group.task.attempt for group in groups} == {1}, "offered again at once, not after T"
+
+
+def test_two_samplers_of_one_server_leave_each_other_alone(fleet, server, start, tmp_path):
+    store = open_store(tmp_path / "bus")
+    bus = fleet.lead(store, groups_per_batch=8, max_staleness=2)
+    both = [start(tmp_path / "bus", server, "--name", name, "--groups", "2") for name in "ab"]
+    for step in range(3):
+        bus.issue(tasks(8, first=8 * step), cursor={})
+        bus.append_batch(until(ready(bus, 8), both[0]), pack_seed=0)
+        bus.publish(fleet.adapters[min(step + 1, 2)])
+        for sampler in both:
+            until(lambda s=sampler, n=step + 1: f"serving version {n}" in s.said, sampler)
+    bus.end(reason="done")
+    for sampler in both:
+        assert sampler.end() == 0 and "the server" not in sampler.said, sampler.said
+    loads = [name for path, name in server.seen()["requests"] if path == "/v1/load_lora_adapter"]
+    assert len(loads) == len(set(loads)), "none had to be loaded again"
+    assert len({name.partition(".")[2] for name in loads}) == 2
+
+
+def test_of_two_processes_with_one_name_one_stops(fleet, server, start, tmp_path):
+    store = open_store(tmp_path / "bus")
+    bus = fleet.lead(store)
+    both = [start(tmp_path / "bus", server, "--name", "s1") for _ in range(2)]
+    deadline = time.monotonic() + 90
+    while not (ended := [s for s in both if s.process.poll() is not None]):
+        assert time.monotonic() < deadline, [s.said for s in both]
+        time.sleep(0.02)
+    assert ended[0].end() == 2
+    assert "another process samples under the name s1 now" in ended[0].said
+    assert "Traceback" not in ended[0].said
+    (other,) = [s for s in both if s is not ended[0]]
+    bus.issue(tasks(2), cursor={})
+    until(ready(bus, 2), other)
+    assert not read_heartbeats(store)["s1"].left, "who stops leaves the other's heartbeat alone"
+
+
+def test_a_sampler_waits_for_its_run(fleet, server, start, tmp_path):
+    sampler = start(tmp_path / "bus", server)
+    until(lambda: "waiting: there is no bus" in sampler.said, sampler)
+    bus = fleet.lead(open_store(tmp_path / "bus"))
+    bus.issue(tasks(2), cursor={})
+    until(ready(bus, 2), sampler)
 
 
 def test_it_says_what_it_waits_for(fleet, server, start, tmp_path):
@@ -287,12 +331,14 @@ def test_a_quarantined_sampler_stops_and_gives_back_what_it_holds(fleet, server,
 
 
 def test_bad_input_is_refused_with_one_message(fleet, server, start, tmp_path):
-    policy = ("--policy", f"vllm:{server.url}")
+    policy = ("--policy", f"vllm:{server.url}", "--wait-seconds", "0")
     assert "there is no bus" in refuse("--bus", str(tmp_path / "typo"), *policy)
     assert not (tmp_path / "typo").exists()
     open_store(tmp_path / "empty")
-    assert "start the learner first" in refuse("--bus", str(tmp_path / "empty"), *policy)
+    assert "start the learner" in refuse("--bus", str(tmp_path / "empty"), *policy)
     assert "give vllm:http" in refuse("--bus", "x", "--policy", "openai:x")
+    assert "--wait-seconds is -1.0" in refuse("--bus", "x", *policy[:2], "--wait-seconds", "-1")
+    assert "no process but the one" in refuse("--bus", "memory:///", *policy)
     assert "at least 1" in refuse("--bus", "x", *policy, "--groups", "0")
     assert "use 1 to 64 letters" in refuse("--bus", "x", *policy, "--name", "a b/c")
     fleet.lead(open_store(tmp_path / "bus"))

@@ -5,14 +5,15 @@ import pytest
 import jax_t2sql.training
 from jax_t2sql import train
 from jax_t2sql.bus import LostLeadership
-from jax_t2sql.errors import UserError
+from jax_t2sql.errors import StoreAway, UserError
+from jax_t2sql.programs import run_program
 
 
 @pytest.mark.parametrize(
     ("error", "status", "says"),
     [
         (LostLeadership("log/7"), 3, "another process has taken over the run in w"),
-        (OSError("the store is away"), 75, "error: the store is away"),
+        (StoreAway("the store is away"), 75, "error: the store is away"),
     ],
 )
 def test_each_end_has_a_status_of_its_own(monkeypatch, capsys, error, status, says):
@@ -20,7 +21,10 @@ def test_each_end_has_a_status_of_its_own(monkeypatch, capsys, error, status, sa
         raise error
 
     monkeypatch.setattr(jax_t2sql.training, "run_training", fail)
-    assert train.main(["--config", "configs/quickstart.py", "--workdir", "w"]) == status
+    options = ["--config", "configs/quickstart.py", "--workdir", "w"]
+    with pytest.raises(SystemExit) as ended:
+        run_program(lambda: train.main(options))
+    assert ended.value.code == status
     assert says in capsys.readouterr().err
 
 

@@ -198,6 +198,7 @@ def test_kill_and_resume_ends_with_the_same_weights(finished, environment, short
     assert "Make room" in full.stderr and "run the same command" in full.stderr
     done = train(environment, workdir, *short)
     assert done.returncode == 0, done.stderr[-2000:]
+    assert "taking over the run in" in done.stdout + done.stderr
     weights = [p / "model" / "model.safetensors" for p in (finished[0], workdir)]
     assert weights[0].read_bytes() == weights[1].read_bytes()
     steps = [row["step"] for row in read_metrics(workdir) if row["phase"] == "rl"]

@@ -21,7 +21,14 @@ from jax_t2sql.bus.entries import (
     Takeover,
     Task,
 )
-from jax_t2sql.bus.faults import BadObject, ContractError, LogError, LostLeadership, RunEnded
+from jax_t2sql.bus.faults import (
+    BadObject,
+    ContractError,
+    LogError,
+    LostLeadership,
+    NoRun,
+    RunEnded,
+)
 from jax_t2sql.bus.groups import Group, Rollout
 from jax_t2sql.bus.intake import ReadyGroup
 from jax_t2sql.bus.learner_side import LearnerBus
@@ -53,6 +60,7 @@ __all__ = [
     "LogError",
     "LostLeadership",
     "NewTask",
+    "NoRun",
     "Outcome",
     "Publish",
     "Quarantine",

@@ -11,7 +11,7 @@ from obstore.store import from_url
 
 from jax_t2sql.bus import keys as names
 from jax_t2sql.bus.store import MAX_OBJECT_BYTES
-from jax_t2sql.errors import UserError
+from jax_t2sql.errors import StoreAway, UserError
 
 # The client's own tries of one request; `put_once` comes back to a store that stays down longer.
 _RETRIES = {"max_retries": 4, "retry_timeout": timedelta(seconds=30)}
@@ -27,8 +27,15 @@ def _answering(key: str):
     except AlreadyExistsError as error:
         raise FileExistsError(key) from error
     except BaseError as error:
-        lines = str(error).strip().splitlines() or [type(error).__name__]
-        raise OSError(f"{key!r}: {lines[0][:500]}") from error
+        raise StoreAway(
+            f"{key!r} on the bus: {_first_line(error)}; check address, network and credentials"
+        ) from error
+
+
+def _first_line(error: Exception) -> str:
+    """What failed; the lines after it are the store's own data structures."""
+    lines = str(error).strip().splitlines() or [type(error).__name__]
+    return lines[0][:500]
 
 
 class ObstoreStore:
@@ -44,8 +51,8 @@ class ObstoreStore:
             return cls(from_url(url, **options))
         except (BaseError, ValueError) as error:
             raise UserError(
-                f"bus {url!r} cannot be opened ({error}); give a directory, "
-                "s3://BUCKET/PREFIX, gs://BUCKET/PREFIX or memory:///"
+                f"bus {url!r} cannot be opened ({_first_line(error)}); give a directory, "
+                "s3://BUCKET/PREFIX or gs://BUCKET/PREFIX"
             ) from error
 
     def __repr__(self) -> str:

@@ -14,6 +14,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from jax_t2sql.bus import keys as names
+from jax_t2sql.bus.faults import NoRun
 from jax_t2sql.bus.store import MAX_OBJECT_BYTES
 from jax_t2sql.errors import UserError
 
@@ -32,7 +33,7 @@ class DirectoryStore:
 
     def __init__(self, root: Path, *, create: bool = True):
         if not create and not (root / names.LOG).is_dir():
-            raise UserError(
+            raise NoRun(
                 f"there is no bus in {str(root)!r}: it has no folder {names.LOG!r}; give the "
                 "directory of a run's bus, usually WORKDIR/bus"
             )

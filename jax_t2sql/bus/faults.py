@@ -7,6 +7,10 @@ class LogError(UserError):
     """The log is damaged, or an entry contradicts those before it. Nothing may be appended."""
 
 
+class NoRun(UserError):
+    """There is no bus, or no run on it, yet."""
+
+
 class ContractError(UserError):
     """The log was started with another contract; the message names the parts that differ."""
 

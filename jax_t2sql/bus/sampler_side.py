@@ -12,12 +12,13 @@ from jax_t2sql.bus.free_offers import FreeOffers
 from jax_t2sql.bus.groups import Group, check_group, encode_group
 from jax_t2sql.bus.keys import check_name, group_key
 from jax_t2sql.bus.log import Log
-from jax_t2sql.bus.samplers import Heartbeat, write_heartbeat
+from jax_t2sql.bus.samplers import Heartbeat, read_heartbeat, write_heartbeat
 from jax_t2sql.bus.state import RunState
 from jax_t2sql.bus.store import Store, put_all_once
 from jax_t2sql.errors import UserError
 
 _PASSES = 3
+_BEATS_A_LOOK = 8  # at who else beats under this name; each look costs a read
 
 
 class SamplerBus:
@@ -187,7 +188,13 @@ class SamplerBus:
         last_error: str = "",
         left: bool = False,
     ) -> Heartbeat:
-        """Say that this sampler lives; see `bus.samplers.Heartbeat` for the arguments."""
+        """Say that this sampler lives; see `bus.samplers.Heartbeat` for the arguments.
+
+        Raises:
+            UserError: another process beats under this name, and has done so since this one began.
+        """
+        if left or self._counter % _BEATS_A_LOOK == 1:
+            self._check_name_is_ours()
         self._counter += 1
         beat = Heartbeat(
             sampler=self.sampler,
@@ -202,6 +209,17 @@ class SamplerBus:
         )
         write_heartbeat(self.store, beat)
         return beat
+
+    def _check_name_is_ours(self) -> None:
+        """Of two processes with one name, each takes the other's groups for those of a dead one."""
+        if self._counter == 0:
+            return
+        beat = read_heartbeat(self.store, self.sampler)
+        if beat is not None and beat.incarnation != self.incarnation:
+            raise UserError(
+                f"another process samples under the name {self.sampler} now; this one stops. Give "
+                "each its own --name, or none"
+            )
 
     def _check(self, group: Group, task: Task) -> None:
         try:

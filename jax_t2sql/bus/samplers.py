@@ -37,13 +37,19 @@ def write_heartbeat(store: Store, heartbeat: Heartbeat) -> None:
 
 def read_heartbeats(store: Store) -> dict[str, Heartbeat]:
     """Heartbeats by sampler id. Unreadable ones are left out: they prove no life."""
-    found = {}
-    for key in store.keys(SAMPLERS):
-        try:
-            data = store.read(key, max_bytes=_MAX_HEARTBEAT_BYTES)
-            heartbeat = msgspec.json.decode(data, type=Heartbeat)
-        except (FileNotFoundError, ValueError):
-            continue
-        if sampler_key(heartbeat.sampler) == key:
-            found[heartbeat.sampler] = heartbeat
-    return found
+    beats = (_read(store, key) for key in store.keys(SAMPLERS))
+    return {beat.sampler: beat for beat in beats if beat is not None}
+
+
+def read_heartbeat(store: Store, sampler: str) -> Heartbeat | None:
+    """That of one sampler; None where it is missing or unreadable."""
+    return _read(store, sampler_key(sampler))
+
+
+def _read(store: Store, key: str) -> Heartbeat | None:
+    try:
+        data = store.read(key, max_bytes=_MAX_HEARTBEAT_BYTES)
+        heartbeat = msgspec.json.decode(data, type=Heartbeat)
+    except (FileNotFoundError, ValueError):
+        return None
+    return heartbeat if sampler_key(heartbeat.sampler) == key else None

@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Protocol
 
-from jax_t2sql.errors import UserError
+from jax_t2sql.errors import StoreAway, UserError
 
 MAX_OBJECT_BYTES = 256 * 2**20
 _WRITERS = 8
@@ -52,7 +52,8 @@ class Store(Protocol):
 def open_store(location: str | Path, *, create: bool = True) -> Store:
     """Open a bus: a directory or a URL: ``s3://``, ``gs://``, ``memory://``.
 
-    create: make a directory that is missing; False, for programs that only look, refuses it.
+    create: make a directory that is missing; False, for programs that come to a run of another
+    process, refuses it, and what another process could not see.
 
     Each opening of ``memory://`` is a new, empty store: keep the object to share it.
     """
@@ -64,6 +65,15 @@ def open_store(location: str | Path, *, create: bool = True) -> Store:
         return DirectoryStore(Path(location), create=create)
     if text.startswith("file://"):
         raise UserError(f"bus {text!r}: give a local directory as a plain path, not as a URL")
+    if text.startswith(("http://", "https://")):
+        raise UserError(
+            f"bus {text!r}: a web server takes no writes; give a directory, s3:// or gs://"
+        )
+    if text.startswith("memory:") and not create:
+        raise UserError(
+            f"bus {text!r} is seen by no process but the one that made it; give the run's "
+            "directory, s3:// or gs://"
+        )
     return ObstoreStore.from_url(text)
 
 
@@ -77,7 +87,7 @@ def put_once(
     that this writer's put arrived after all. An absent object is put again, with doubling pauses.
 
     Raises:
-        OSError: the store failed `attempts` times; the last cause is chained.
+        StoreAway: the store failed `attempts` times; the last cause is chained.
     """
     pause = _FIRST_PAUSE_SECONDS
     for attempt in range(attempts):
@@ -99,7 +109,7 @@ def put_once(
         if attempt + 1 < attempts:
             time.sleep(pause)
             pause *= 2
-    raise OSError(
+    raise StoreAway(
         f"could not create {key!r} on the bus in {attempts} attempts ({cause}); "
         "check that the store is reachable and has space, then restart: nothing is lost"
     ) from cause

@@ -11,7 +11,7 @@ from pathlib import Path
 import jax
 
 from jax_t2sql.assembly import Run
-from jax_t2sql.bus import LearnerBus, Log, SamplerBus, Store, start_or_takeover
+from jax_t2sql.bus import LearnerBus, Log, SamplerBus, Start, Store, Takeover, start_or_takeover
 from jax_t2sql.config_loading import to_dict
 from jax_t2sql.contract import make_bounds, make_contract, run_name
 from jax_t2sql.errors import UserError
@@ -54,7 +54,9 @@ class Session:
     parent: Parent | None = None
 
 
-def lead_bus(run: Run, session: Session, checkpointer: Checkpointer) -> LearnerBus:
+def lead_bus(
+    run: Run, session: Session, checkpointer: Checkpointer, *, say: Callable[[str], None]
+) -> LearnerBus:
     """Begins the run in the log, or takes it over; host 0 only.
 
     Raises:
@@ -72,7 +74,7 @@ def lead_bus(run: Run, session: Session, checkpointer: Checkpointer) -> LearnerB
         raise UserError(
             f"the run in {session.location} was begun without --fork-from; give a new --workdir"
         )
-    return start_or_takeover(
+    bus = start_or_takeover(
         session.store,
         run=run_name(contract),
         contract=contract,
@@ -85,6 +87,14 @@ def lead_bus(run: Run, session: Session, checkpointer: Checkpointer) -> LearnerB
         config=to_dict(run.config),
         parent=session.parent.name if session.parent else None,
     )
+    if entries:
+        before = next(e for e in reversed(entries) if isinstance(e, Start | Takeover)).learner
+        line = f"taking over the run in {session.location} from learner {before}, which stops if it"
+        line += " still lives"
+        if bus.version and checkpointer.latest() is None:
+            line += f"; all its {bus.version} steps are replayed: {run.workdir} has no checkpoint"
+        say(line)
+    return bus
 
 
 def make_trainer_parts(

@@ -35,12 +35,14 @@ class Served:
     """An adapter on the server.
 
     Attributes:
+      alias: its name there.
       version: what its weights are the weights of.
       users: episodes' groups that sample with it now.
       canary: what it samples after the canary, as `AdapterHost.sing` gives it.
     """
 
     name: str
+    alias: str
     version: int
     directory: Path
     users: int = 0
@@ -76,6 +78,8 @@ class AdapterHost:
       config: of the base model.
       base: the base's name on the server.
       canary: ids of a prompt, a real one say.
+      owner: of the names on the server, unlike that of any other client of it: what one unloads is
+        never what another samples with.
       keep: adapters that may stay loaded though nobody uses them, the newest of all.
     """
 
@@ -86,10 +90,11 @@ class AdapterHost:
         config: ModelConfig,
         base: str,
         canary: Sequence[int],
+        owner: str = "",
         keep: int = 1,
     ):
         self.client, self.config, self.base = client, config, base
-        self.canary, self.keep = list(canary), keep
+        self.canary, self.owner, self.keep = list(canary), owner, keep
         self.served: dict[str, Served] = {}
         self.latest: Served | None = None  # last proven one that was asked to be the latest
         self._base_alone: Song | None = None  # heard while no adapter was loaded
@@ -136,13 +141,14 @@ class AdapterHost:
         Raises: as `advance`.
         """
         async with self._lock:
-            if served.name not in await self.client.models():
+            if served.alias not in await self.client.models():
                 await self._put(served)
 
     async def _load(self, name: str, *, version: int, directory: Path) -> Served:
         if name in self.served:
             return self.served[name]
-        served = Served(name, version, directory)
+        alias = f"{name}.{self.owner}" if self.owner else name
+        served = Served(name, alias, version, directory)
         await self._put(served)
         self.served[name] = served
         return served
@@ -150,19 +156,19 @@ class AdapterHost:
     async def _put(self, served: Served) -> None:
         changes = await asyncio.to_thread(check_adapter, served.directory, self.config)
         await self._hear_base_alone()
-        await self.client.load_adapter(served.name, str(served.directory.resolve()))
+        await self.client.load_adapter(served.alias, str(served.directory.resolve()))
         try:
             await self._prove(served, changes=changes)
         except BaseException:
             with contextlib.suppress(Refused):
-                await self.client.unload_adapter(served.name)
+                await self.client.unload_adapter(served.alias)
             raise
 
     async def _prove(self, served: Served, *, changes: bool) -> None:
-        if served.name not in await self.client.models():
+        if served.alias not in await self.client.models():
             raise Unproven(f"{served.name} was loaded, but the server does not list it")
         try:
-            served.canary = await self.sing(served.name)
+            served.canary = await self.sing(served.alias)
             ignored = changes and await self._is_base(served.canary)
         except AdapterGone as error:
             raise Refused(f"the server lost an adapter that it had just loaded: {error}") from error
@@ -224,7 +230,7 @@ class AdapterHost:
         free = [s for s in self.served.values() if not s.users and s is not self.latest]
         for served in free[: max(len(free) - self.keep + 1, 0)]:
             with contextlib.suppress(Refused):  # it is only memory; the server says so itself
-                await self.client.unload_adapter(served.name)
+                await self.client.unload_adapter(served.alias)
             del self.served[served.name]
 
 

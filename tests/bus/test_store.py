@@ -295,8 +295,14 @@ def test_errors_of_opening_say_what_to_do(tmp_path):
     with pytest.raises(UserError, match="no bus in .*typo.*WORKDIR/bus"):
         open_store(tmp_path / "typo", create=False)
     assert not (tmp_path / "typo").exists()
-    with pytest.raises(UserError, match="cannot be opened"):
-        open_store("gopher://x")
+    for wrong in ("gopher://x", "s3://", "memory://x"):
+        with pytest.raises(UserError, match="cannot be opened") as caught:
+            open_store(wrong)
+        assert "\n" not in str(caught.value)
+    with pytest.raises(UserError, match="takes no writes"):
+        open_store("https://example.com/bus")
+    with pytest.raises(UserError, match="no process but the one"):
+        open_store("memory:///", create=False)
     assert isinstance(open_store(Path(tmp_path / "new")).local_path(log_key(0)), Path)
     assert open_store("memory:///").local_path(log_key(0)) is None
 
