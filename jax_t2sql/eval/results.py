@@ -101,12 +101,30 @@ def _part(
     summary["decoding"] = "greedy"
     if curve:
         summary["self_consistency"] = curve
+        for name, part in summary["graders"].items():
+            if "accuracy" not in part:  # a number, not right or wrong
+                continue
+            marks = {(v.answer_id, v.key): v.correct for v in verdicts if v.grader == name}
+            votes = _candidates(asked, answers, executions, marks)
+            part["votes"] = _last_vote(self_consistency(votes, seed=args.seed), len(votes))
     if curve and only_samples:
         # All draws' mean; the parts above are of the first draw.
         summary |= share(curve["by_question"].values())
         summary["proxy"] = proxy_test(summary, args.proxy)
         summary["decoding"] = f"self-consistency of {curve['n'][-1]}"
     return summary
+
+
+def _last_vote(curve: Mapping[str, Any], n: int) -> dict[str, Any]:
+    """How the vote of all candidates does under a grader, as `share` gives it, and their pass@k."""
+    return {
+        "candidates": curve["n"][-1],
+        "n": n,
+        "accuracy": curve["accuracy"][-1],
+        "wilson_low": curve["low"][-1],
+        "wilson_high": curve["high"][-1],
+        "pass_at_k": curve["pass_at_k"][-1],
+    }
 
 
 def _candidates(

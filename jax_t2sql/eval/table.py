@@ -48,6 +48,8 @@ def print_results(results: Mapping[str, Any], page: Path) -> None:
     curve = results.get("self_consistency")
     if curve:
         console.print(_curve_table(curve))
+        if len(results["graders"]) > 1:
+            console.print(_votes_table(results["graders"]))
     for name, key in results["keys"].items():
         if len(results["keys"]) > 1:
             console.print(f"key {name}: {key['correct']:,} of {key['n']:,} right")
@@ -106,4 +108,22 @@ def _curve_table(curve: Mapping[str, Any]):
             str(n), f"{curve['accuracy'][i]:.1%}", f"{low:.1%} – {high:.1%}",
             f"{curve['pass_at_k'][i]:.1%}",
         )  # fmt: skip
+    return table
+
+
+def _votes_table(graders: Mapping[str, Mapping[str, Any]]):
+    """The vote of all candidates under every grader that says right or wrong."""
+    from rich.table import Table
+
+    voted = {name: part["votes"] for name, part in graders.items() if "votes" in part}
+    count = max(part["candidates"] for part in voted.values())
+    table = Table(title=f"vote of {count} candidates")
+    table.add_column("grader")
+    for heading in ("accuracy", "95 % interval", f"pass@{count}"):
+        table.add_column(heading, justify="right")
+    for name, part in voted.items():
+        low, high = part["wilson_low"], part["wilson_high"]
+        table.add_row(
+            name, f"{part['accuracy']:.1%}", f"{low:.1%} – {high:.1%}", f"{part['pass_at_k']:.1%}"
+        )
     return table

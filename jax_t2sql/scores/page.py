@@ -136,6 +136,11 @@ def _figures(
         ),
         shares_figure("By difficulty", f"Grader {results['grader']}.", by["difficulty"]),
         consistency_figure(curve, single) if curve else None,
+        shares_figure(
+            "Vote of all candidates by grader",
+            "Self-consistency, mean of the draws, with 95 % Wilson intervals.",
+            {name: part["votes"] for name, part in graders.items() if "votes" in part},
+        ),
         cost_figure([(name, results), *beside]),
         shares_figure(
             "By structure of the gold query", "A question counts under each tag.", by["tags"]

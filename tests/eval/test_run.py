@@ -85,6 +85,8 @@ def test_several_predictions_of_a_question_are_voted_on(shop, tmp_path):
     assert found["accuracy"] == 0.5 and found["correct"] == 2
     assert found["by"]["difficulty"]["easy"]["correct"] == 1
     assert found["graders"]["question"]["correct"] == 2
+    votes = found["graders"]["question"]["votes"]
+    assert votes["accuracy"] == 0.5 and votes["candidates"] == 3 and votes["n"] == 4
     curve = found["self_consistency"]
     assert curve["by_question"] == {"q0": 1.0, "q1": 0.0, "q2": 1.0, "q3": 0.0}
     # Pass@1: two of three, none, one of three, none.
