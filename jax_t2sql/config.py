@@ -304,8 +304,9 @@ class FleetConfig:
     last 20 steps); below it the learner waits for the slower groups. 0: it never waits."""
     publish_every: int = 1
     """Updates between publications of the adapter's files."""
-    still_seconds: float = 60.0
-    """A sampler that gives no sign of life for so long is dead: others get its tasks."""
+    still_seconds: float | None = None
+    """A sampler that gives no sign of life for so long is dead: others get its tasks. None: 60, or
+    0.8 for each of the workers if that is more, up to 400: large fleets beat less often."""
 
 
 @dataclass(frozen=True, kw_only=True)

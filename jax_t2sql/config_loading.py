@@ -103,6 +103,8 @@ def resolve(config: TrainConfig) -> TrainConfig:
         "rl": dict(steps=500 if tiny else 20, groups=48 if tiny else 4),
         "warmup": dict(steps=150 if tiny else 0, lr=4e-3 if kind == "full" else 1e-4),
         "sampler": dict(rows=384 if tiny else 32),
+        # Five times the pause between heartbeats of such a fleet; see `bus.contract.beat_pause`.
+        "fleet": dict(still_seconds=min(max(60.0, 0.8 * config.fleet.workers), 400.0)),
     }
     sections = {}
     for name, values in fill.items():

@@ -25,6 +25,8 @@ from jax_t2sql.bus import (
     start_or_takeover,
 )
 from jax_t2sql.bus.contract import beat_pause, claim_step, idle_pause
+from jax_t2sql.config import AdapterConfig, FleetConfig, TrainConfig
+from jax_t2sql.config_loading import resolve
 from jax_t2sql.rl.fleet import fleet_choice, fleet_room
 from jax_t2sql.rl.gate import LengthGate
 
@@ -106,10 +108,15 @@ class Plan:
     synchronous: bool = False
     seed: int = 0
     length_gate: float = 0.0
-    still_seconds: float = 360.0
     mean_log: float = 4.0
     sigma: float = 1.0
     zero_share: float = 0.3
+
+    @property
+    def still_seconds(self) -> float:
+        """As a run with so many workers has it by default."""
+        fleet, lora = FleetConfig(workers=self.workers), AdapterConfig(kind="lora")
+        return resolve(TrainConfig(adapter=lora, fleet=fleet)).fleet.still_seconds
 
 
 @dataclass

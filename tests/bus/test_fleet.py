@@ -10,6 +10,8 @@ import pytest
 from jax_t2sql.bus import Bounds, check_bus
 from jax_t2sql.bus.audit import audit
 from jax_t2sql.bus.contract import beat_pause, claim_step, idle_pause
+from jax_t2sql.config import AdapterConfig, FleetConfig, TrainConfig
+from jax_t2sql.config_loading import resolve
 from jax_t2sql.errors import UserError
 
 
@@ -64,5 +66,10 @@ def test_large_fleets_look_and_beat_less_often():
     large = Bounds(vocab_size=100, groups_per_batch=4000, max_staleness=4)
     assert idle_pause(large, groups_in_flight=16, busy=False) == 5.0
     assert pauses(4) == (0.5, 5.0) and pauses(4000) == (20.0, 72.0)
+    lora = AdapterConfig(kind="lora")
+    for workers, still in ((0, 60.0), (75, 60.0), (250, 200.0), (1_000, 400.0), (9_000, 400.0)):
+        config = TrainConfig(adapter=lora, fleet=FleetConfig(workers=workers))
+        assert resolve(config).fleet.still_seconds == still
+    assert pauses(4000, 400.0)[1] == 80.0, "the default spares a large fleet no beat"
     assert pauses(4000, 60.0)[1] == 12.0, "four beats may be lost"
     assert [claim_step(n) for n in (1, 4, 16, 64)] == [1, 1, 2, 10]
