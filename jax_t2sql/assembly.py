@@ -29,6 +29,7 @@ from jax_t2sql.prompt_builder import PromptBuilder, check_prompts
 from jax_t2sql.question_set import Questions
 from jax_t2sql.sql import Limits
 from jax_t2sql.text2sql import Codec, EpisodeConfig, Problem, PromptOptions, load_problems
+from jax_t2sql.text2sql.notes import read_notes
 from jax_t2sql.text2sql.tool_formats import tool_format_of
 from jax_t2sql.variants import Variants
 
@@ -225,10 +226,12 @@ def build_prompts(
     Training questions whose prompt is too long are set aside; held-out ones stay, as unanswered.
 
     Raises:
-      UserError: of the questions for training, warm-up or evaluation none fits.
+      UserError: of the questions for training, warm-up or evaluation none fits; or there are no
+        notes where the configuration says.
     """
+    notes = read_notes(prompt.notes)
     prompts, heldout_prompts = (
-        PromptBuilder(folder, codec, episode, schema_tokens=prompt.schema_tokens)
+        PromptBuilder(folder, codec, episode, schema_tokens=prompt.schema_tokens, notes=notes)
         for folder in (questions.databases, questions.heldout_databases)
     )
     train, train_long = check_prompts(questions.train, prompts)

@@ -52,6 +52,9 @@ class PromptConfig:
     schema_tokens: int | None = None
     """Most tokens of a schema; beyond, the columns least like the question are left out. None: what
     the context leaves beside one turn, so give a number where large schemas crowd out turns."""
+    notes: str | None = None
+    """Said of a database after its schema: a text file, or a folder with DB_ID.txt, such as
+    data_pipelines.onedb writes of its legend."""
     evidence: Literal["plain", "structured"] = "plain"
     """structured: external knowledge in numbered pieces, and for each a requirement and a
     verification line in the model's messages."""

@@ -13,6 +13,7 @@ from jax_t2sql.hints import read_hints
 from jax_t2sql.models import check_model
 from jax_t2sql.rundir import check_workdir
 from jax_t2sql.sql import resolve_database
+from jax_t2sql.text2sql.notes import read_notes
 
 
 def check_questions(
@@ -102,6 +103,7 @@ def check_training(config: TrainConfig, workdir: Path, *, hosts: int = 1) -> Non
         checks.append(lambda: _check_window(config))
     elif hosts > 1:
         checks.append(lambda: _refuse_inline(hosts))
+    checks.append(lambda: read_notes(config.prompt.notes))
     check_all(checks)
 
 

@@ -37,6 +37,7 @@ class PromptBuilder:
       codec: turns messages into ids.
       episode: style and bounds.
       schema_tokens: most tokens of a schema; None: what the context leaves.
+      notes: gives what is said of a database after its schema; see `read_notes`.
       find: gives the place of a database in the folder.
       read: gives the schema that is there; by default what the style tells of a SQLite file.
     """
@@ -48,11 +49,12 @@ class PromptBuilder:
         episode: EpisodeConfig,
         *,
         schema_tokens: int | None = None,
+        notes: Callable[[str], str] = lambda db_id: "",
         find: Callable[[Path, str], Path] = resolve_database,
         read: Callable[[Path], SchemaDoc] | None = None,
     ):
         self.databases, self.codec, self.episode = databases, codec, episode
-        self._schema_tokens = schema_tokens
+        self._schema_tokens, self._notes = schema_tokens, notes
         self._find = find
         self._read = read or (lambda path: prompt_doc(path, style=episode.style))
         self._schemas: dict[str, _Schema | None] = {}
@@ -100,6 +102,8 @@ class PromptBuilder:
         return _Schema(doc, text, self._count(text))
 
     def _messages(self, problem: Problem, schema: str | None) -> list[Message]:
+        if schema is not None and (notes := self._notes(problem.db_id)):
+            schema = f"{schema}\n\nAbout this database:\n{notes}"
         return build_messages(
             problem,
             schema,

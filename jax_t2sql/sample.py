@@ -55,6 +55,8 @@ class SampleArgs:
     """Databases of the held-out questions on this machine; likewise."""
     hints: Path | None = None
     """File of hints on this machine, where the run has them; likewise."""
+    notes: Path | None = None
+    """Notes on the databases on this machine, where the run has them; likewise."""
     workdir: Path | None = None
     """The run's folder, for the built-in world; by default the one that the bus lies in."""
     sql_workers: int | None = None
@@ -126,6 +128,7 @@ def main(argv: list[str] | None = None) -> int:
         eval_data=args.eval_data,
         eval_databases=args.eval_databases,
         hints=args.hints,
+        notes=args.notes,
     )
     with (
         make_sampler_pool(config, workers=args.sql_workers) as pool,

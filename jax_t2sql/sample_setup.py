@@ -46,6 +46,7 @@ class Places:
     eval_data: Path | None = None
     eval_databases: Path | None = None
     hints: Path | None = None
+    notes: Path | None = None
 
 
 def await_run(
@@ -112,7 +113,12 @@ def assemble_sampler(config: TrainConfig, places: Places, pool: GradingPool) -> 
     )
     codec, episode = ChatCodec(model.tokenizer), episode_config(config.prompt, model)
     questions = load_questions(data, pool=pool, need_warmup=config.warmup.steps > 0)
-    questions, prompts, heldout_prompts = build_prompts(questions, codec, episode, config.prompt)
+    questions, prompts, heldout_prompts = build_prompts(
+        questions,
+        codec,
+        episode,
+        dataclasses.replace(config.prompt, notes=_moved(places.notes, config.prompt.notes)),
+    )
     workdir = places.workdir or directory
     hints = None
     if config.hints.file is not None:  # the learner decides which of them are shown

@@ -7,8 +7,10 @@ import pytest
 
 from jax_t2sql.assembly import episode_config
 from jax_t2sql.config import PromptConfig
+from jax_t2sql.errors import UserError
 from jax_t2sql.prompt_builder import PromptBuilder
 from jax_t2sql.text2sql import EpisodeConfig, Problem, PromptOptions
+from jax_t2sql.text2sql.notes import read_notes
 
 QUESTION = "Which visitor paid the highest entrance fee?"
 
@@ -66,6 +68,38 @@ def test_a_schema_has_its_own_limit(databases):
     assert removed > 0 and prompts.cut_schemas
     shown = text(prompts.ids(problem())).split("Database schema:\n")[1].split("\n\nQuestion:")[0]
     assert len(shown) <= 400 and "entrance_fee" in shown
+
+
+def test_notes_stand_after_the_schema_and_count(databases, tmp_path):
+    (tmp_path / "notes").mkdir()
+    (tmp_path / "notes" / "zoo.txt").write_text("fees are in euros\n")
+    (tmp_path / "notes" / "other.txt").write_text("not here")
+    config = EpisodeConfig(style="direct", max_context=1500, max_tokens_per_turn=500)
+    notes = read_notes(tmp_path / "notes")
+    prompts = PromptBuilder(databases, Letters(), config, notes=notes)
+    shown = text(prompts.ids(problem()))
+    assert "About this database:\nfees are in euros" in shown and "not here" not in shown
+    assert shown.index("entrance_fee") < shown.index("euros") < shown.index(QUESTION)
+    assert len(prompts.ids(problem())) <= prompts.room, "the schema makes room for them"
+    one_file = read_notes(tmp_path / "notes" / "other.txt")
+    assert one_file("zoo") == "not here" and notes("unknown") == "" == read_notes(None)("zoo")
+
+
+@pytest.mark.parametrize(
+    ("make", "says"),
+    [
+        (lambda path: None, "do not exist; give a text file, or a folder"),
+        (lambda path: path.mkdir(), "has no DB_ID.txt"),
+        (lambda path: path.write_text(" \n"), "are empty"),
+        (lambda path: path.write_bytes(b"\xff\xfe"), "cannot be read"),
+        (lambda path: path.write_text("x" * 300_000), "300,000 bytes, the limit is 262,144"),
+    ],
+)
+def test_notes_that_cannot_be_used_are_refused(tmp_path, make, says):
+    path = tmp_path / "notes"
+    make(path)
+    with pytest.raises(UserError, match=says):
+        read_notes(path)
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from data_pipelines.onedb.columns import Column
 from data_pipelines.onedb.conditions import Condition, identifier, literal
 from data_pipelines.onedb.joins import Edge
 from data_pipelines.onedb.live import Live
@@ -60,7 +61,16 @@ def _joins(sql: str, edge: Edge) -> bool:
     )
 
 
-def legend_lines(live: Live, *, most_values: int = 8) -> list[str]:
+def _stored_values(column: Column, most: int) -> list[str]:
+    """The values of a column that has few, as they are spelled; the most frequent of some more."""
+    if column.distinct > len(column.values):  # more than the scan keeps
+        return []
+    shown = ", ".join(literal(value) for value, _ in column.values[:most])
+    more = column.distinct - most
+    return [f"stored values: {shown}" + (f" and {more} more" if more > 0 else "")]
+
+
+def legend_lines(live: Live, *, most_values: int = 12) -> list[str]:
     """What a prompt may say of a whole database: purposes, meanings, stored values, joins."""
     lines = []
     for table in live.scan.tables:
@@ -72,8 +82,8 @@ def legend_lines(live: Live, *, most_values: int = 8) -> list[str]:
             parts = [own.meaning] if own.meaning else []
             if own.values:
                 parts += [f"{literal(code)} means {said}" for code, said in own.values.items()]
-            elif column.kind in ("category", "flag") and column.distinct <= most_values:
-                parts.append("stored values: " + ", ".join(literal(v) for v, _ in column.values))
+            elif column.kind in ("category", "flag", "name"):
+                parts += _stored_values(column, most_values)
             if parts:
                 lines.append(f"{table.name}.{column.name}: {'; '.join(parts)}")
     return lines + join_sentences(live)

@@ -38,6 +38,9 @@ class Legend:
     """Write a draft here; an existing file is not replaced."""
     check: Path | None = None
     """Check this legend against the database instead."""
+    notes: Path | None = None
+    """Write the legend, that of --check if given, as a text for prompts: purposes, meanings, stored
+    values, joins. Give it to --prompt.notes of jax_t2sql.train and --notes of jax_t2sql.eval."""
     model: str | None = None
     """MODEL@URL of an OpenAI-compatible endpoint that finds words for the draft."""
 

@@ -90,18 +90,26 @@ def _probe(args: Scan) -> list[GateRow]:
 def _legend(args: Legend) -> None:
     from data_pipelines.onedb.build import open_live
     from data_pipelines.onedb.endpoint import parse_endpoint
+    from data_pipelines.onedb.evidence import legend_lines
     from data_pipelines.onedb.legend_file import dump
     from data_pipelines.onedb.legend_model import with_model
     from jax_t2sql.whole_file import whole_file
 
-    if (args.out is None) == (args.check is None):
-        raise UserError("legend: give either --out (to draft) or --check (to check)")
+    if args.out is not None and args.check is not None:
+        raise UserError("legend: give either --out (to draft) or --check (to check), not both")
+    if args.out is args.check is args.notes:
+        raise UserError("legend: give --out (to draft), --check, or --notes (a text for prompts)")
     with open_live(args.database, args.check) as live:
         if args.check is not None:
             print(f"{args.check}: fits {args.database}")
-            return
-        if args.out.exists():
+        if args.out is not None and args.out.exists():
             raise UserError(f"--out {args.out} exists, and may be edited; name another file")
+        if args.notes is not None:
+            with whole_file(args.notes) as file:
+                file.write("\n".join(legend_lines(live)) + "\n")
+            print(f"wrote {args.notes}")
+        if args.out is None:
+            return
         legend = live.legend
         if args.model is not None:
             legend = with_model(live, parse_endpoint(args.model), _say)

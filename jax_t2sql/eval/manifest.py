@@ -49,6 +49,7 @@ def make_manifest(
             "max_tokens": args.max_tokens,
             "max_context": facts.pop("max_context", None),
             "schema_tokens": args.schema_tokens,
+            "notes": args.notes,
             "evidence": args.evidence,
             "tool_format": facts.pop("tool_format", None),
             "worked_example": args.worked_example,

@@ -66,6 +66,8 @@ class EvalArgs:
     """Tokens of a whole episode; the model's limit, at most 8,192, if not given."""
     schema_tokens: int | None = None
     """Most tokens of a schema: see --prompt.schema-tokens of jax_t2sql.train, as for the next."""
+    notes: str | None = None
+    """Said of a database after its schema: a text file, or a folder with DB_ID.txt."""
     evidence: Literal["plain", "structured"] = "plain"
     """How external knowledge is put, and what is asked about it."""
     tool_format: Literal[

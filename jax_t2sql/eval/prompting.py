@@ -12,6 +12,7 @@ from jax_t2sql.eval.snow_schema import read_snow_doc
 from jax_t2sql.eval.tasks import Task
 from jax_t2sql.prompt_builder import PromptBuilder
 from jax_t2sql.text2sql import Codec, EpisodeConfig, Problem
+from jax_t2sql.text2sql.notes import read_notes
 
 
 def prompt_config(args: EvalArgs) -> PromptConfig:
@@ -42,6 +43,7 @@ def make_prompts(
         codec,
         episode,
         schema_tokens=args.schema_tokens,
+        notes=read_notes(args.notes),
         find=finder(asked.dialect),
         read=read,
     )

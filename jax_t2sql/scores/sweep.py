@@ -33,7 +33,7 @@ _ADAPTER = re.compile(r"(?P<run>.+)-e(?P<epoch>\d+)-s(?P<step>\d+)-(?P<sha8>[0-9
 # Settings of a run's prompt that the evaluation has too.
 _PROMPT = (
     *("style", "max_turns", "max_tokens", "max_context", "schema_tokens"),
-    *("evidence", "tool_format", "worked_example", "reasoning_effort"),
+    *("notes", "evidence", "tool_format", "worked_example", "reasoning_effort"),
 )
 
 

@@ -6,6 +6,7 @@ import pytest
 
 from data_pipelines.onedb.program import main
 from jax_t2sql.errors import UserError
+from jax_t2sql.text2sql.notes import read_notes
 
 
 def test_build_writes_pool_report_and_page(library, tmp_path, capsys):
@@ -38,6 +39,9 @@ def test_legend_is_drafted_checked_and_never_replaced(library, tmp_path, capsys)
     path.write_text(path.read_text().replace("noun: reader\n", "noun: borrower\n"))
     main(["build", str(library), "--out", str(out), "--rows", "60", "--legend", str(path)])
     assert "borrower" in out.read_text()
+    notes = tmp_path / "notes.txt"
+    main(["legend", str(library), "--check", str(path), "--notes", str(notes)])
+    assert "of note is joined on note.reader_id = reader.reader_id" in read_notes(notes)("library")
 
 
 def test_tiny_cuts_a_pool_and_makes_a_model(library, tmp_path):
@@ -74,7 +78,7 @@ def test_scan_prints_tables_and_json(library, capsys):
         (["perturbed", "LIB", "--databases", "LIB", "--copies", "0"], "at least 1"),
         (["build", "LIB", "--out", "OUT", "--legend", "nowhere.yaml"], "cannot be read"),
         (["build", "nowhere.sqlite", "--out", "OUT"], "cannot be read"),
-        (["legend", "LIB"], "either --out"),
+        (["legend", "LIB"], "give --out"),
         (["audit", "LIB", "--databases", "LIB"], "not"),
     ],
 )
