@@ -65,8 +65,11 @@ class Progress:
         self._metrics = {}
         self._refresh()
 
-    def step(self, n: int, metrics: Mapping[str, Any]) -> None:
-        """Shows that ``n`` steps of the phase are done. Metrics have the names of the record."""
+    def step(self, n: int, metrics: Mapping[str, Any], *, note: str = "") -> None:
+        """Shows that ``n`` steps of the phase are done. Metrics have the names of the record.
+
+        note: of this step, in a word; lines show it, the live panel does not.
+        """
         self._done = n
         self._metrics = dict(metrics)
         self._times.append((self._clock(), n))
@@ -76,7 +79,8 @@ class Progress:
         if evaluation:
             self._evaluation = f"{evaluation}, {where}"
         if self._live is None:
-            fields = [where, *(f"{label} {text}" for label, text in _fields(metrics))]
+            fields = [f"{where} {note}".rstrip()]
+            fields += [f"{label} {text}" for label, text in _fields(metrics)]
             fields += [f"held out {evaluation}"] if evaluation else []
             self._print("  ".join([*fields, f"left {self._left()}"]))
         else:

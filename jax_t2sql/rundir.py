@@ -79,6 +79,11 @@ def check_workdir(config: TrainConfig, workdir: Path) -> None:
     Raises:
       UserError: it holds a run of another configuration, or something else.
     """
+    if ":/" in str(workdir):  # of a URL, pathlib leaves one slash
+        raise UserError(
+            f"--workdir {workdir} is no folder; checkpoints and records need one, that all hosts"
+            " see (a mounted bucket, say). The bus may be in a bucket: --bus gs://BUCKET/RUN"
+        )
     path = workdir / "config.json"
     try:
         is_there = path.is_file()

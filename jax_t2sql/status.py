@@ -112,7 +112,8 @@ class Watcher:
     """
 
     def __init__(self, store: Store):
-        self.store, self.log, self.state = store, Log(store), RunState()
+        self.store, self.log, self.state = store, Log.open(store), RunState()
+        self._news = list(self.log.entries)
         self._counters: dict[str, tuple[str, int]] = {}
         self._decided: list[str] = []
         self._ratio: float | None = None
@@ -122,7 +123,8 @@ class Watcher:
 
     def look(self) -> Status:
         """The bus as it is now. Raises UserError if there is no run in it."""
-        for entry in self.log.follow():
+        news, self._news = [*self._news, *self.log.follow()], []
+        for entry in news:
             self.state.apply(entry)
             self._takeovers += isinstance(entry, Takeover)
             if isinstance(entry, Batch):
@@ -132,7 +134,7 @@ class Watcher:
                 refused = (_refusal(d) for d in entry.fates if d.fate in _REFUSED)
                 self._refusals = [*self._refusals, *refused][-_REFUSALS:]
         if self.state.start is None:
-            raise UserError(f"no run in {self.store!r} yet: its log is empty")
+            raise UserError(f"no run in {self.store} yet: its log is empty")
         beats = read_heartbeats(self.store)
         samplers = tuple(self._sampler(beat) for _, beat in sorted(beats.items()))
         self._counters = {name: (b.incarnation, b.counter) for name, b in beats.items()}

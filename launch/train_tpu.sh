@@ -4,8 +4,9 @@
 #   launch/train_tpu.sh --tpu NAME --zone ZONE [--project P] [--directory DIR] -- OPTIONS
 #   launch/train_tpu.sh -- OPTIONS        # inside a TPU VM: this host's part, on every host of the slice
 #
-# OPTIONS are those of `python -m jax_t2sql.train`; --workdir must be a place that all hosts share
-# (gs://… or a mounted folder), for that is what a restarted run goes on from.
+# OPTIONS are those of `python -m jax_t2sql.train`; --workdir must be a folder that all hosts share
+# (a mounted bucket or file system), for that is what a restarted run goes on from. --bus may be
+# gs://… .
 #
 # With --tpu the command runs on every host by `gcloud compute tpus tpu-vm ssh … --worker=all`, in
 # DIR (default: jax_t2sql in the home folder there), which must hold this repository. If it fails,
@@ -43,7 +44,7 @@ while [ $# -gt 0 ] && [ "$1" != -- ]; do
   esac
   shift
 done
-[ $# -gt 1 ] || fail "nothing to train: give the options of python -m jax_t2sql.train after --, such as -- --config configs/NAME.py --workdir gs://BUCKET/RUN"
+[ $# -gt 1 ] || fail "nothing to train: give the options of python -m jax_t2sql.train after --, such as -- --config configs/NAME.py --workdir /mnt/SHARED/RUN"
 shift
 options=("$@")
 [ -n "$retries" ] || retries="$([ -n "$tpu" ] && echo 20 || echo 0)"

@@ -135,7 +135,7 @@ def test_a_learner_that_is_killed_and_told_to_end_loses_nothing(start, tmp_path)
     """SIGKILL, then SIGTERM, then to the end: six updates, each group trained once."""
     learner, sampler = start
     workdir = tmp_path / "run"
-    options = "--rl.steps 6 --eval.every 2 --checkpoint.every 4".split()
+    options = "--rl.steps 6 --eval.every 2 --checkpoint.every 2 --checkpoint.keep 1".split()
     first = learner(*options)
     until_version(workdir, 0, first)
     worker = sampler()
@@ -149,8 +149,14 @@ def test_a_learner_that_is_killed_and_told_to_end_loses_nothing(start, tmp_path)
     assert "its checkpoint and weights are saved; the same command goes on" in second.said
     stopped = max(int(p.name) for p in (workdir / "checkpoints" / "rl").glob("[0-9]*"))
     assert f"stopped by SIGTERM after step {stopped}:" in second.said
+    head = len(entries(workdir))
+    bus = ("--bus", str(workdir / "bus"))
+    stranger = learner(*options, "--workdir", str(tmp_path / "other"), *bus)
+    assert stranger.end() == 2 and "can only go on from a checkpoint" in stranger.said
+    assert len(entries(workdir)) == head, "it has not taken the run over"
     third = learner(*options)
     assert third.end() == 0, third.said
+    assert "taking over the run in" in third.said
     assert worker.wait(1500) == 0, (tmp_path / "sampler.log").read_text()
 
     store = open_store(workdir / "bus")

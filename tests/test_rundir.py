@@ -1,6 +1,7 @@
 """The folder of a run: whose it is, and when it may be taken."""
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -60,6 +61,12 @@ def test_a_folder_that_cannot_be_made_is_named(tmp_path):
     for place in (tmp_path / "file" / "run", tmp_path / ("x" * 300)):
         with pytest.raises(UserError, match="--workdir .*name another folder"):
             open_workdir(CONFIG, place)
+
+
+def test_an_address_is_no_folder():
+    for place in ("gs://bucket/run", "s3://bucket"):
+        with pytest.raises(UserError, match="--workdir .* is no folder.* --bus gs://"):
+            check_workdir(CONFIG, Path(place))
 
 
 def test_checking_writes_nothing(tmp_path):

@@ -110,6 +110,10 @@ def test_what_is_no_bus_is_one_message(tmp_path):
         main(["--bus", str(tmp_path / "typo")])
     assert not (tmp_path / "typo").exists()
     open_store(tmp_path / "empty")
+    gap = open_store(tmp_path / "gap")
+    gap.create("log/00000001.json", b"{}")
+    with pytest.raises(UserError, match="the log has a gap"):
+        main(["--bus", str(tmp_path / "gap")])
     with pytest.raises(UserError, match="its log is empty"):
         main(["--bus", str(tmp_path / "empty")])
     with pytest.raises(UserError, match="--watch is -1"):

@@ -38,7 +38,7 @@ from jax_t2sql.bus.replay import ReplayStep
 from jax_t2sql.bus.retention import collect_adapters, collect_groups
 from jax_t2sql.bus.sampler_side import SamplerBus
 from jax_t2sql.bus.samplers import Heartbeat, read_heartbeats
-from jax_t2sql.bus.startup import start_or_takeover
+from jax_t2sql.bus.startup import read_run, start_or_takeover
 from jax_t2sql.bus.state import RunState
 from jax_t2sql.bus.store import Store, open_store
 from jax_t2sql.bus.window import NewTask
@@ -82,5 +82,6 @@ __all__ = [
     "put_adapter",
     "read_adapter",
     "read_heartbeats",
+    "read_run",
     "start_or_takeover",
 ]

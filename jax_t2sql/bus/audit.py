@@ -4,11 +4,10 @@
 
 Nothing is trusted but the bytes: the log is read from its beginning, each trained group is fetched
 again and compared with what the log says of it. Exit status 0 if all is well, 1 with one line for
-each fault, 2 if there is no bus to read.
+each fault, 2 if there is no bus to read, 75 if it cannot be reached.
 """
 
 import argparse
-import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -35,6 +34,7 @@ from jax_t2sql.bus.log import Log
 from jax_t2sql.bus.state import RunState
 from jax_t2sql.bus.store import Store, open_store
 from jax_t2sql.errors import UserError
+from jax_t2sql.programs import run_program
 
 _READERS = 8
 _SHOWN = 50
@@ -78,7 +78,7 @@ def audit(store: Store) -> Audit:
         found.faults.append(f"log: {error}")
         return found
     if state.start is None:
-        raise UserError(f"no run in {store!r} yet: its log is empty")
+        raise UserError(f"no run in {store} yet: its log is empty")
     found.counts |= {
         "entries": len(log.entries),
         "takeovers": sum(isinstance(entry, Takeover) for entry in log.entries),
@@ -258,7 +258,7 @@ def _check_adapters(found: Audit, log: Log, state: RunState) -> None:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """The program; returns the exit status."""
+    """The program; returns the exit status. Raises UserError if there is no bus to read."""
     parser = argparse.ArgumentParser(
         prog="python -m jax_t2sql.bus.audit",
         description=__doc__,
@@ -266,11 +266,7 @@ def main(argv: list[str] | None = None) -> int:
     )
     parser.add_argument("bus", help="directory or URL of the bus, usually WORKDIR/bus")
     bus = parser.parse_args(argv).bus
-    try:
-        result = audit(open_store(bus, create=False))
-    except UserError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
+    result = audit(open_store(bus, create=False))
     for fault in result.faults[:_SHOWN]:
         print(f"fault: {fault}")
     if len(result.faults) > _SHOWN:
@@ -282,4 +278,4 @@ def main(argv: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run_program(main, interrupted="interrupted")

@@ -41,14 +41,14 @@ def _first_line(error: Exception) -> str:
 class ObstoreStore:
     """Any obstore store with conditional puts: creation is atomic and durable there by itself."""
 
-    def __init__(self, raw):
-        self.raw = raw
+    def __init__(self, raw, *, url: str = "memory:///"):
+        self.raw, self.url = raw, url
 
     @classmethod
     def from_url(cls, url: str) -> "ObstoreStore":
         try:
             options = {} if url.startswith("memory:") else {"retry_config": _RETRIES}
-            return cls(from_url(url, **options))
+            return cls(from_url(url, **options), url=url)
         except (BaseError, ValueError) as error:
             raise UserError(
                 f"bus {url!r} cannot be opened ({_first_line(error)}); give a directory, "
@@ -56,7 +56,10 @@ class ObstoreStore:
             ) from error
 
     def __repr__(self) -> str:
-        return f"ObstoreStore({self.raw!r})"
+        return f"ObstoreStore({self.url!r})"
+
+    def __str__(self) -> str:
+        return self.url
 
     def create(self, key: str, data: bytes, *, durable: bool = True) -> None:
         with _answering(key):

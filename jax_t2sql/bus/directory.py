@@ -52,6 +52,9 @@ class DirectoryStore:
     def __repr__(self) -> str:
         return f"DirectoryStore({str(self.root)!r})"
 
+    def __str__(self) -> str:
+        return str(self.root)
+
     def create(self, key: str, data: bytes, *, durable: bool = True) -> None:
         target = self._target(key)
         with self._staged(data, durable=durable) as staged:

@@ -43,10 +43,10 @@ class SamplerBus:
         self.state = RunState()
         self.state.apply_all(self.log.entries)
         if self.state.start is None:
-            raise UserError(f"no run in {store!r} yet: start the learner first")
+            raise UserError(f"no run in {store} yet: start the learner first")
         if different := self.state.start.contract.differences(contract):
             raise ContractError(
-                f"sampler {sampler!r} cannot work for the run in {store!r}; these differ: "
+                f"sampler {sampler!r} cannot work for the run in {store}; these differ: "
                 f"{', '.join(different)}. Start it with the code, model and data of the run"
             )
         self._held: set[int] = set()

@@ -68,7 +68,7 @@ def read_run(store: Store, *, run: str, contract: Contract, bounds: Bounds) -> t
         _check_same_run(store, state.start, run=run, contract=contract, bounds=bounds)
     if state.end is not None:
         raise RunEnded(
-            f"the run in {store!r} has ended ({state.end.reason}); "
+            f"the run in {store} has ended ({state.end.reason}); "
             "choose a new workdir to train again"
         )
     return log, state
@@ -86,7 +86,7 @@ def _check_same_run(
             different.append(f"{name} (run: {before}, now: {now})")
     if different:
         raise ContractError(
-            f"the run in {store!r} was started with another contract; these differ: "
+            f"the run in {store} was started with another contract; these differ: "
             f"{', '.join(different)}. Set them back to continue it, or go on from its weights "
             "in a new run that names it as its parent: --fork-from its workdir, with a new "
             "--workdir (and --bus)"

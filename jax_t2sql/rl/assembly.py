@@ -11,7 +11,16 @@ from pathlib import Path
 import jax
 
 from jax_t2sql.assembly import Run
-from jax_t2sql.bus import LearnerBus, Log, SamplerBus, Start, Store, Takeover, start_or_takeover
+from jax_t2sql.bus import (
+    LearnerBus,
+    Log,
+    SamplerBus,
+    Start,
+    Store,
+    Takeover,
+    read_run,
+    start_or_takeover,
+)
 from jax_t2sql.config_loading import to_dict
 from jax_t2sql.contract import make_bounds, make_contract, run_name
 from jax_t2sql.errors import UserError
@@ -60,10 +69,18 @@ def lead_bus(
     """Begins the run in the log, or takes it over; host 0 only.
 
     Raises:
-      UserError: see `start_or_takeover`; or a forked run lacks what it was forked from.
+      UserError: see `start_or_takeover`; or a forked run lacks what it was forked from; or this
+        workdir lacks the checkpoint without which the run cannot go on. Nothing is written then.
     """
     contract = make_contract(run)
-    entries = Log.open(session.store).entries
+    name = run_name(contract)
+    bounds = make_bounds(
+        run.config,
+        vocab_size=run.model.config.vocab_size,
+        experts=recorded_experts(run.config, run.model.config),
+    )
+    log, found = read_run(session.store, run=name, contract=contract, bounds=bounds)
+    entries = log.entries
     lacking = checkpointer.latest() is None and session.parent is None
     if entries and entries[0].parent is not None and lacking:
         raise UserError(
@@ -74,15 +91,18 @@ def lead_bus(
         raise UserError(
             f"the run in {session.location} was begun without --fork-from; give a new --workdir"
         )
+    if found.floor and checkpointer.latest() is None:
+        raise UserError(
+            f"the run in {session.location} is at step {found.version} and can only go on from a"
+            f" checkpoint, since groups below entry {found.floor} are collected; {run.workdir} has"
+            " none: give the --workdir that it was trained in, or start another run from its"
+            " weights with --fork-from and a new --bus"
+        )
     bus = start_or_takeover(
         session.store,
-        run=run_name(contract),
+        run=name,
         contract=contract,
-        bounds=make_bounds(
-            run.config,
-            vocab_size=run.model.config.vocab_size,
-            experts=recorded_experts(run.config, run.model.config),
-        ),
+        bounds=bounds,
         learner=f"{socket.gethostname()}-{os.getpid()}",
         config=to_dict(run.config),
         parent=session.parent.name if session.parent else None,
@@ -94,6 +114,8 @@ def lead_bus(
         if bus.version and checkpointer.latest() is None:
             line += f"; all its {bus.version} steps are replayed: {run.workdir} has no checkpoint"
         say(line)
+    elif session.parent is not None:
+        say(f"forked from {session.parent.name}")
     return bus
 
 

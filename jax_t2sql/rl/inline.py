@@ -33,7 +33,7 @@ class InlineSampling:
         self._idle = 0 if tasks else self._idle + 1
         if self._idle > _IDLE_LOOKS:
             raise UserError(
-                f"no task of the run in {self.bus.store!r} is left to this process: other samplers"
+                f"no task of the run in {self.bus.store} is left to this process: other samplers"
                 " have claimed them all. Stop those, then run the same command"
             )
         with loop.timed("sample"), loop.preemption.abortable():

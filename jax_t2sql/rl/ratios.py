@@ -11,7 +11,8 @@ class RatioWatch:
 
     A lost adapter, another base or log-probs of another temperature show here, while loss and
     reward look healthy. What is found, the learner learns from the update itself: that one is made
-    with the deviant sampler's groups, and none after it.
+    with the deviant sampler's groups, and none after it, be it of a run that was stopped for them
+    and goes on. The sampler inside the learner is never quarantined: it has one name for ever.
 
     What is decided stands in the publish entry of the batch. A replay decides nothing, but for a
     batch that has no such entry yet.
@@ -57,9 +58,11 @@ class RatioWatch:
         others = {group.sampler for group in step.trained}
         others |= {name for name, beat in beats.items() if not beat.left}
         others -= deviant.keys() | quarantined.keys()
-        if others and len(quarantined) + len(deviant) <= limit:
+        if loop.run.config.fleet.workers:
             for name, reason in found.items():
                 loop.bus.quarantine(name, reason=f"at step {step.version} {reason}")
+        if others and len(quarantined) + len(deviant) <= limit:
+            for name, reason in found.items():
                 seqs = [group.seq for group in step.trained if group.sampler == name]
                 loop.say(
                     f"warning at step {step.version}: sampler {name} is quarantined: {reason}. The"
@@ -79,8 +82,9 @@ class RatioWatch:
         self._diagnosis = (
             f"stopped after step {step.version}, since samplers and learner do not compute the"
             f" same: {who}. {lines}{more}. That step's update was made with their groups and is"
-            " published; mend the samplers, then run the same command to go on from it, or begin"
-            " anew in another --workdir"
+            " published, no other group of theirs is trained on; evaluations that they answered are"
+            " as doubtful. Mend the samplers and start them under another --name, then run the same"
+            " command to go on from that step, or begin anew in another --workdir"
         )
 
 

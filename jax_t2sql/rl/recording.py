@@ -47,7 +47,7 @@ class Recorder:
             metrics |= self._solves.observe(visits) if visits else {}
             self._tracker.log(step.version, metrics | {"cpu_seconds": self._clock.cpu()})
             self._tracker.log_samples(step.version, traces(step.fresh))
-        self._progress.step(step.version, metrics)
+        self._progress.step(step.version, metrics, note="replayed" * step.replayed)
 
     def evaluation(self, version: int, metrics: dict) -> None:
         """Held-out accuracy of a version."""

@@ -4,8 +4,8 @@
 #   sbatch [--nodes N] [--gpus-per-node G] launch/slurm/learner.sh [--print] OPTIONS
 #
 # To be submitted from the repository's root. OPTIONS are those of `python -m jax_t2sql.train`;
-# --workdir must lie on a file system that all nodes share, or be s3://… or gs://…. Slurm's own
-# options come before the script's name and win over the lines below.
+# --workdir must lie on a file system that all nodes share; --bus may be s3://… or gs://… . Slurm's
+# own options come before the script's name and win over the lines below.
 #
 # A minute before the time limit, and at preemption, the learner is told to end: it saves, and the
 # job is queued again, as after a failure, at most RESTARTS times (default 20). Bad input (status 2),

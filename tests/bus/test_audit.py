@@ -1,4 +1,5 @@
 import json
+import os
 import subprocess
 import sys
 
@@ -125,6 +126,11 @@ def test_the_program_names_faults_and_what_is_no_bus(run, location, tmp_path):
     (tmp_path / "empty" / "log").mkdir(parents=True)
     done = subprocess.run([*command, str(tmp_path / "empty")], capture_output=True, text=True)
     assert done.returncode == 2 and "no run in" in done.stderr
+    away = os.environ | {"AWS_ENDPOINT_URL": "http://127.0.0.1:9", "AWS_ALLOW_HTTP": "true"}
+    away |= {"AWS_ACCESS_KEY_ID": "x", "AWS_SECRET_ACCESS_KEY": "x"}
+    done = subprocess.run([*command, "s3://bucket/run"], capture_output=True, text=True, env=away)
+    assert done.returncode == 75 and done.stderr.startswith("error: "), done.stderr
+    assert "Traceback" not in done.stderr and "check address" in done.stderr
 
 
 def rewrite(store, change):

@@ -211,15 +211,16 @@ def run(model, tmp_path):
     """A loop that trains on samplers of these shifts; gives it, its store, and what was said."""
     base, learner = model
 
-    def go(shifts, *, quarantine=1):
+    def go(shifts, *, quarantine=1, workers=2):
         store = open_store(tmp_path / "bus")
         sampler = dataclasses.replace(CONFIG.sampler, quarantine=quarantine)
+        fleet = dataclasses.replace(CONFIG.fleet, workers=workers)
         said, steps, ratios = [], [], RatioWatch()
         bounds = Bounds(vocab_size=VOCAB, groups_per_batch=2, max_staleness=1)
         bus = start_or_takeover(store, run="r", contract=CONTRACT, bounds=bounds, learner="l")
         loop = Loop(
             run=SimpleNamespace(
-                config=dataclasses.replace(resolve(CONFIG), sampler=sampler),
+                config=dataclasses.replace(resolve(CONFIG), sampler=sampler, fleet=fleet),
                 batch_limits=None,
                 workdir=tmp_path,
                 model=SimpleNamespace(params=base),
@@ -304,8 +305,17 @@ def test_several_or_the_only_one_stop_the_run(run, shifts, quarantine, why):
         train(made.loop)
     bus = made.loop.bus
     assert bus.state.version == 1 and bus.state.open_batch is None
-    assert not bus.state.quarantined and audit(made.store).faults == []
+    assert audit(made.store).faults == []
+    assert bus.state.quarantined.keys() == {name for name, shift in shifts.items() if shift}
     assert "stopped after step 1" in str(error.value) and "1.2" in str(error.value)
+    assert "start them under another --name" in str(error.value)
+
+
+def test_the_sampler_inside_the_learner_is_not_quarantined(run):
+    made = run({"a": 0.2}, workers=0)
+    with pytest.raises(UserError, match="no sampler is at work that does not deviate"):
+        train(made.loop)
+    assert not made.loop.bus.state.quarantined
 
 
 def test_too_few_tokens_and_replays_prove_nothing(run):
