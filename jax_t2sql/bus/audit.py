@@ -8,6 +8,8 @@ each fault, 2 if there is no bus to read, 75 if it cannot be reached.
 """
 
 import argparse
+import os
+import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -33,8 +35,7 @@ from jax_t2sql.bus.keys import ADAPTERS, GROUPS, adapter_of, adapter_origin, gro
 from jax_t2sql.bus.log import Log
 from jax_t2sql.bus.state import RunState
 from jax_t2sql.bus.store import Store, open_store
-from jax_t2sql.errors import UserError
-from jax_t2sql.programs import run_program
+from jax_t2sql.errors import StoreAway, UserError
 
 _READERS = 8
 _SHOWN = 50
@@ -258,7 +259,7 @@ def _check_adapters(found: Audit, log: Log, state: RunState) -> None:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """The program; returns the exit status. Raises UserError if there is no bus to read."""
+    """The program; returns the exit status."""
     parser = argparse.ArgumentParser(
         prog="python -m jax_t2sql.bus.audit",
         description=__doc__,
@@ -266,7 +267,11 @@ def main(argv: list[str] | None = None) -> int:
     )
     parser.add_argument("bus", help="directory or URL of the bus, usually WORKDIR/bus")
     bus = parser.parse_args(argv).bus
-    result = audit(open_store(bus, create=False))
+    try:
+        result = audit(open_store(bus, create=False))
+    except (UserError, StoreAway) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2 if isinstance(error, UserError) else os.EX_TEMPFAIL
     for fault in result.faults[:_SHOWN]:
         print(f"fault: {fault}")
     if len(result.faults) > _SHOWN:
@@ -278,4 +283,4 @@ def main(argv: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    run_program(main, interrupted="interrupted")
+    sys.exit(main())
