@@ -12,6 +12,7 @@ is not finished is offered to others at once.
 """
 
 import asyncio
+import contextlib
 import os
 import re
 import shlex
@@ -24,8 +25,12 @@ from pathlib import Path
 
 import tyro
 
+from jax_t2sql.addresses import server_address
 from jax_t2sql.errors import UserError
 from jax_t2sql.programs import run_program
+
+_LONGEST_REQUEST = 86_400  # seconds; infinity would be a hang
+_END_LOOK_SECONDS = 5.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,7 +94,7 @@ def server_url(policy: str) -> str:
     kind, colon, url = policy.partition(":")
     if kind != "vllm" or not colon or not url:
         raise UserError(f"--policy {policy!r} is unknown; give vllm:http://HOST:PORT")
-    return url
+    return server_address(url, option=f"--policy {policy}")
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -101,12 +106,10 @@ def main(argv: list[str] | None = None) -> int:
         description=__doc__,
     )
     url = server_url(args.policy)
-    if not args.wait_seconds >= 0:
-        raise UserError(f"--wait-seconds is {args.wait_seconds}; it must be at least 0")
-    if args.groups is not None and args.groups < 1:
-        raise UserError(f"--groups is {args.groups}; it must be at least 1")
+    _check_numbers(args)
     # Adapters are read with JAX, which must leave the accelerator to the server.
     os.environ["JAX_PLATFORMS"] = "cpu"
+    from jax_t2sql.bus import End
     from jax_t2sql.bus.keys import check_name
     from jax_t2sql.sample_setup import Places, assemble_sampler, await_run, make_sampler_pool
     from jax_t2sql.sample_setup import run_config as read_config
@@ -116,8 +119,11 @@ def main(argv: list[str] | None = None) -> int:
             check_name(args.name)
         except ValueError as error:
             raise UserError(f"--name: {error}") from error
-    store, start = await_run(args.bus, seconds=args.wait_seconds)
-    config = read_config(start)
+    store, entries = await_run(args.bus, seconds=args.wait_seconds)
+    if isinstance(entries[-1], End):
+        print(f"the run has ended ({entries[-1].reason})")
+        return 0
+    config = read_config(entries[0])
     if config.adapter.kind == "full":
         raise UserError("the run trains all weights; a server can only be given adapters (lora)")
     places = Places(
@@ -140,13 +146,27 @@ def main(argv: list[str] | None = None) -> int:
     return 0
 
 
+def _check_numbers(args: SampleArgs) -> None:
+    """Raises UserError for the first that is out of its bounds."""
+    for name, low in (("groups", 1), ("sql_workers", 1), ("wait_seconds", 0)):
+        value = getattr(args, name)
+        if value is not None and not value >= low:
+            option = name.replace("_", "-")
+            raise UserError(f"--{option} is {value:g}; it must be at least {low}")
+    if not 0 < args.request_seconds <= _LONGEST_REQUEST:
+        raise UserError(
+            f"--request-seconds is {args.request_seconds:g}; it must be more than 0 and at most"
+            f" {_LONGEST_REQUEST:,}"
+        )
+
+
 def _workdir_of(bus: str) -> Path | None:
     return None if "://" in bus else Path(bus).resolve().parent
 
 
 async def _sample(args: SampleArgs, url: str, store, run, *, model: Path, cache: Path) -> None:
     """Everything that needs the event loop: server, checks, work."""
-    from jax_t2sql.bus import SamplerBus
+    from jax_t2sql.bus import End, SamplerBus
     from jax_t2sql.contract import make_contract
     from jax_t2sql.experts_record import recorded_experts
     from jax_t2sql.sample_voice import Voice
@@ -182,7 +202,10 @@ async def _sample(args: SampleArgs, url: str, store, run, *, model: Path, cache:
         )
     )
     try:
-        base = await _first(job, server)
+        base = await _first(job, server, asyncio.create_task(_ended(store, bus, voice)))
+        if isinstance(base, End):
+            say(f"the run has ended ({base.reason})")
+            return
         host = AdapterHost(
             client, config=run.model.config, base=base, canary=canary, owner=bus.incarnation
         )
@@ -228,16 +251,33 @@ def _server(args: SampleArgs, url: str, run, model: Path, name: str, say):
     return VllmServer(command, url=url, log=log, say=say)
 
 
-async def _first(job: asyncio.Task, server: asyncio.Task | None):
-    """The job's result; raises what the server's watch raises, should that end first."""
-    if server is None:
-        return await job
-    await asyncio.wait({job, server}, return_when=asyncio.FIRST_COMPLETED)
-    if job.done():
-        return job.result()
-    job.cancel()
-    await asyncio.gather(job, return_exceptions=True)
-    return server.result()
+async def _ended(store, bus, voice):
+    """The log's last entry, as soon as the run has ended.
+
+    Until then others see that this sampler lives, and what it waits for.
+    """
+    from jax_t2sql.bus import End, Log
+
+    log = Log(store)  # its own: a look that is under way when this is cancelled harms nobody
+    while not (log.entries and isinstance(log.entries[-1], End)):
+        with contextlib.suppress(OSError):  # the bus is away
+            await asyncio.to_thread(bus.heartbeat, last_error=voice.last_error)
+            await asyncio.to_thread(log.follow)
+        await asyncio.sleep(_END_LOOK_SECONDS)
+    return log.entries[-1]
+
+
+async def _first(job: asyncio.Task, *others: asyncio.Task | None):
+    """The job's result; that of another, or what it raises, should it end first."""
+    tasks = [task for task in (job, *others) if task is not None]
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        return next(task for task in tasks if task.done()).result()
+    finally:
+        # The server's watch goes on beside the next job.
+        for task in (job, *others[1:]):
+            task.cancel()
+        await asyncio.gather(job, *others[1:], return_exceptions=True)
 
 
 if __name__ == "__main__":

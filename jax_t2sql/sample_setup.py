@@ -20,6 +20,7 @@ from jax_t2sql.assembly import (
     make_pool,
 )
 from jax_t2sql.bus import Log, NoRun, Start, Store, open_store
+from jax_t2sql.bus.entries import AnyEntry
 from jax_t2sql.config import DataConfig, TrainConfig
 from jax_t2sql.errors import UserError
 from jax_t2sql.grading import GradingPool
@@ -51,8 +52,8 @@ class Places:
 
 def await_run(
     location: str, *, seconds: float, say: Callable[[str], None] = print, pause: float = 1.0
-) -> tuple[Store, Start]:
-    """The bus and its run's first entry. Samplers are often started before their learner.
+) -> tuple[Store, list[AnyEntry]]:
+    """The bus and the entries of its log. Samplers are often started before their learner.
 
     Args:
       seconds: how long to wait for a run to begin.
@@ -66,8 +67,8 @@ def await_run(
         try:
             store = open_store(location, create=False)
             if entries := Log.open(store).entries:
-                return store, entries[0]
-            raise NoRun(f"no run in {store!r} yet: start the learner")
+                return store, entries
+            raise NoRun(f"no run in {location} yet: start the learner")
         except NoRun as none:
             if time.monotonic() >= until:
                 raise
@@ -134,6 +135,11 @@ def _moved(here: Path | None, there: str | None) -> str | None:
 def _find_model(config: TrainConfig, places: Places) -> tuple[LoadedModel, DataConfig, Path]:
     """The model without weights, where its questions lie, and its folder."""
     if config.model == "tiny":
+        if places.model is not None:
+            raise UserError(
+                f"--model {places.model}: the run trains the built-in tiny model, which lies in its"
+                " workdir; leave the option out"
+            )
         if places.workdir is None or not (places.workdir / "base").is_dir():
             raise UserError(
                 "the run trains the built-in tiny model, which lies in its workdir: give --workdir"

@@ -17,8 +17,11 @@ class Voice:
     say: Callable[[str], None] = print
     say_every: float = 30.0
     last_error: str = ""
-    _reason: str = ""
+    _reason: str | None = None
     _since: float = 0.0
+    _said: float | None = None
+    _away_since: float | None = None
+    _away_said: float = 0.0
 
     def trouble(self, line: str) -> None:
         """Something went wrong; said unless it is what was said last."""
@@ -27,18 +30,34 @@ class Voice:
         self.last_error = line
 
     def server(self, line: str) -> None:
-        """What the client has to say of the server; "" when it answers again."""
-        if line:
-            self.trouble(f"the server: {line}")
-        else:
-            self.say("the server answers again")
-            self.last_error = ""
+        """What the client has to say of the server; "" when it answers again.
 
-    def waits(self, reason: str | None) -> None:
-        """Why nothing is done, said when it is new and then every `say_every` seconds."""
+        Requests fail side by side, each in its own words: one of them is said now and then.
+        """
         now = time.monotonic()
-        if reason is None:
-            self._reason = ""
-        elif reason != self._reason or now - self._since >= self.say_every:
-            self._reason, self._since = reason, now
+        if line:
+            self.last_error = f"the server: {line}"
+            new = self._away_since is None
+            if new:
+                self._away_since = now
+            if new or now - self._away_said >= self.say_every:
+                self._away_said = now
+                self.say(self.last_error + ("" if new else f" ({now - self._away_since:.0f} s)"))
+        else:
+            away = 0.0 if self._away_since is None else now - self._away_since
+            self.say(f"the server answers again (after {away:.0f} s)")
+            self.last_error, self._away_since = "", None
+
+    def waits(self, reason: str | None, *, after: float = 0.0) -> None:
+        """Why nothing is done, said when it has lasted for `after` seconds, then every `say_every`.
+
+        None: something is done.
+        """
+        now = time.monotonic()
+        if reason != self._reason:
+            self._reason, self._since, self._said = reason, now, None
+        if reason is None or now - self._since < after:
+            return
+        if self._said is None or now - self._said >= self.say_every:
+            self._said = now
             self.say(f"waiting: {reason}")

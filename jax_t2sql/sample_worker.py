@@ -32,6 +32,7 @@ from jax_t2sql.sampling.vllm_adapters import AdapterHost, Unproven
 
 _RATE_SECONDS = 30.0
 _MAX_BAD_GROUPS = 3
+_IDLE_SECONDS = 10.0
 _OVERDUE_SECONDS = 2.0  # after which a look at the log waits for something else: the server
 
 
@@ -148,7 +149,10 @@ class Worker:
             self._jobs[seq].cancel()  # its fate is decided: nobody waits for it
         waiting = await self._adapters.advance()
         self._may_start = waiting is None
-        self.voice.waits(waiting or await self._claim())
+        if waiting is not None:
+            self.voice.waits(waiting)
+        else:  # between two steps of the learner there is often nothing to do for a moment
+            self.voice.waits(await self._claim(), after=_IDLE_SECONDS)
         return False
 
     def _count_bad(self, entries) -> None:

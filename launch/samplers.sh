@@ -31,7 +31,7 @@ shift
 servers=()
 while [ $# -gt 0 ] && [ "$1" != -- ]; do
   case "$1" in
-    http://* | https://*) servers+=("$1") ;;
+    http://?* | https://?*) servers+=("$1") ;;
     *) fail "$1 is no server; give http://HOST:PORT, and options of samplers after --" ;;
   esac
   shift
@@ -42,6 +42,7 @@ read -ra gpus <<<"${GPUS:-}"
 for gpu in "${gpus[@]}"; do
   [[ "$gpu" =~ ^[0-9]{1,3}$ ]] || fail "GPUS holds $gpu; give numbers, such as GPUS=\"0 1\""
 done
+[[ "${PORT:-8100}" =~ ^[0-9]{1,5}$ ]] || fail "PORT is $PORT; give a number"
 [ $((${#servers[@]} + ${#gpus[@]})) -gt 0 ] ||
   fail "no server: launch/samplers.sh BUS http://HOST:PORT, or GPUS=\"0 1\" for servers of its own"
 

@@ -337,9 +337,21 @@ def test_bad_input_is_refused_with_one_message(fleet, server, start, tmp_path):
     open_store(tmp_path / "empty")
     assert "start the learner" in refuse("--bus", str(tmp_path / "empty"), *policy)
     assert "give vllm:http" in refuse("--bus", "x", "--policy", "openai:x")
-    assert "--wait-seconds is -1.0" in refuse("--bus", "x", *policy[:2], "--wait-seconds", "-1")
+    assert "--wait-seconds is -1;" in refuse("--bus", "x", *policy[:2], "--wait-seconds", "-1")
     assert "no process but the one" in refuse("--bus", "memory:///", *policy)
     assert "at least 1" in refuse("--bus", "x", *policy, "--groups", "0")
+    assert "--sql-workers is 0" in refuse("--bus", "x", *policy, "--sql-workers", "0")
+    for wrong in ("0", "nan", "inf"):
+        assert "--request-seconds" in refuse("--bus", "x", *policy, "--request-seconds", wrong)
+    for wrong in (
+        "http://",
+        "http://h:99999",
+        "http://h:abc",
+        "http://h:0",
+        "ftp://h",
+        "http://h/x",
+    ):
+        assert "give http://HOST:PORT" in refuse("--bus", "x", "--policy", f"vllm:{wrong}")
     assert "use 1 to 64 letters" in refuse("--bus", "x", *policy, "--name", "a b/c")
     fleet.lead(open_store(tmp_path / "bus"))
     bus = ("--bus", str(tmp_path / "bus"))
@@ -351,6 +363,21 @@ def test_bad_input_is_refused_with_one_message(fleet, server, start, tmp_path):
     assert "Traceback" not in done.said
 
 
+def test_a_run_that_has_ended_is_left_whether_there_is_a_server_or_not(
+    fleet, server, start, tmp_path
+):
+    bus = fleet.lead(open_store(tmp_path / "bus"))
+    server.kill()
+    sampler = start(tmp_path / "bus", server, "--name", "s1")
+    until(lambda: "the server: " in sampler.said, sampler)
+    until(lambda: "s1" in read_heartbeats(bus.store), sampler)
+    bus.end(reason="done")
+    assert sampler.end() == 0 and "the run has ended (done)" in sampler.said
+    late = start(tmp_path / "bus", server, "--spawn-vllm")
+    assert late.end() == 0 and late.said == "the run has ended (done)"
+
+
 def test_names_and_addresses():
-    assert server_url("vllm:http://h:1") == "http://h:1"
+    for same in ("http://h:1", "http://h:1/", "http://h:1/v1", "http://h:1/v1/"):
+        assert server_url(f"vllm:{same}") == "http://h:1"
     assert sampler_name().endswith(f"-{os.getpid()}")

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, get_args
 
+from jax_t2sql.addresses import server_address
 from jax_t2sql.errors import UserError
 
 PolicyKind = Literal["local", "vllm", "openai", "file"]
@@ -45,10 +46,14 @@ def parse_policy(text: str) -> PolicySpec:
     if kind not in get_args(PolicyKind) or not target:
         raise UserError(f"--policy is {text!r}; it must be {_FORMS}")
     if kind in ("openai", "file") or "+" not in target or Path(target).exists():
-        return PolicySpec(kind, target)
+        return PolicySpec(kind, _served(target) if kind == "vllm" else target)
     model, _, adapter = target.rpartition("+")
     if not model or not adapter:
         raise UserError(
             f"--policy is {text!r}; give a model or server before and an adapter after the +"
         )
-    return PolicySpec(kind, model, adapter)
+    return PolicySpec(kind, _served(model) if kind == "vllm" else model, adapter)
+
+
+def _served(url: str) -> str:
+    return server_address(url, option="--policy vllm:")

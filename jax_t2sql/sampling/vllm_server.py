@@ -31,7 +31,13 @@ async def check_server(
     Raises:
       UserError: no such base, too short a context, or log-probs that ignore the temperature.
     """
-    bases = {name: m for name, m in (await client.models()).items() if m.parent is None}
+    try:
+        served = await client.models()
+    except Refused as error:
+        raise UserError(
+            f"{client.http.url} does not answer as a vLLM server does: {error}"
+        ) from error
+    bases = {name: m for name, m in served.items() if m.parent is None}
     if base is None and len(bases) == 1:
         base = next(iter(bases))
     if base not in bases:
@@ -215,7 +221,8 @@ class VllmServer:
     def _died(self) -> None:
         self._deaths += 1
         status = self.process.returncode
-        self.say(f"the vLLM server on {self.url} died (status {status}); it is started again")
+        why = f": {line}" if (line := self._last_error()) else ""
+        self.say(f"the vLLM server on {self.url} died (status {status}{why}); it is started again")
         # What it leaves behind would hold the port or the accelerator.
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self.process.pid, signal.SIGKILL)
@@ -224,6 +231,15 @@ class VllmServer:
                 f"the vLLM server died {self._deaths} times in a row before it answered (status "
                 f"{status}); the end of {self.log}: {self._tail()}"
             )
+
+    def _last_error(self) -> str:
+        """The last line of its output that names an error, "" if none does."""
+        try:
+            lines = self.log.read_bytes()[-20_000:].decode("utf-8", "replace").splitlines()
+        except OSError:
+            return ""
+        errors = [line.strip() for line in lines if "Error: " in line]
+        return errors[-1][-300:] if errors else ""
 
     def _tail(self) -> str:
         try:

@@ -48,6 +48,7 @@ def test_print_shows_a_server_of_its_own_for_each_gpu(launcher):
         (("--print",), "", "which bus"),
         (("/bus",), "", "no server"),
         (("/bus", "a:1"), "", "a:1 is no server"),
+        (("/bus", "http://"), "", "http:// is no server"),
         (("/bus", "--groups", "3"), "", "--groups is no server; .* after --"),
         (("--prnt", "/bus"), "", "unknown option --prnt"),
         (("/bus",), "0,1", "GPUS holds 0,1"),
@@ -57,6 +58,11 @@ def test_what_it_cannot_use_is_one_error(launcher, arguments, gpus, message):
     done = launcher.run("samplers.sh", *arguments, GPUS=gpus)
     assert done.returncode == 2 and done.stdout == ""
     assert re.search(f"^error: .*{message}", done.stderr)
+
+
+def test_a_port_that_is_no_number_is_one_error(launcher):
+    done = launcher.run("samplers.sh", "--print", "/bus", GPUS="0", PORT="abc")
+    assert done.returncode == 2 and "PORT is abc; give a number" in done.stderr
 
 
 def test_a_sampler_that_fails_is_started_again_until_the_run_has_ended(launcher):
