@@ -4,8 +4,9 @@ import hashlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from jax_t2sql.errors import UserError
 from jax_t2sql.eval.predictions import Prediction, read_predictions
-from jax_t2sql.eval.questions import Asked
+from jax_t2sql.eval.questions import Asked, repeated_ids
 from jax_t2sql.eval.tasks import Task
 from jax_t2sql.scores.records import AnswerRow
 
@@ -19,11 +20,19 @@ class FilePolicy:
     samples: all are numbered from 1.
 
     Raises:
-      UserError: see `read_predictions`.
+      UserError: see `read_predictions`; or a prediction is for one of two questions of one id.
     """
 
     def __init__(self, path: Path, asked: Asked):
         self._predictions = read_predictions(path, asked.rows, asked.all_ids)
+        for name in repeated_ids(asked.all_ids):
+            first = name.rpartition("#")[0]
+            if name not in self._predictions and first in self._predictions:
+                raise UserError(
+                    f"{path}: question_id {first!r} occurs more than once in the questions, so it"
+                    f" is not clear whose prediction this is; give each an id of its own ({name!r},"
+                    " say)"
+                )
         counts = [len(self._predictions.get(row.question_id, ())) for row in asked.rows]
         self.candidates = 0 if max(counts) <= 1 else max(counts)
         self.greedy = not self.candidates

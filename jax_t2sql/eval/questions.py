@@ -115,6 +115,13 @@ def load_questions(args: EvalArgs) -> Asked:
     return Asked(rows, ids, source.databases, own, left_out, source.dialect)
 
 
+def repeated_ids(ids: Sequence[str]) -> list[str]:
+    """The ids that `load_problems` made of those that occur again: `7#2` beside `7`."""
+    known = set(ids)
+    parts = ((name, *name.rpartition("#")[::2]) for name in ids)
+    return [name for name, first, number in parts if number.isdecimal() and first in known]
+
+
 def problem_of(row: QuestionRow, *, evidence: bool = True) -> Problem:
     """The question as prompts are made of it; no gold query is in it."""
     return Problem(

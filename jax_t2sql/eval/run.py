@@ -1,6 +1,7 @@
 """One evaluation from its options to its report."""
 
 import contextlib
+import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from jax_t2sql.eval.judging import collect_executions, collect_verdicts, differi
 from jax_t2sql.eval.manifest import evaluation_folder, make_manifest, open_evaluation
 from jax_t2sql.eval.options import EvalArgs, check_bounds
 from jax_t2sql.eval.predictions import write_predictions
-from jax_t2sql.eval.questions import Asked, load_questions
+from jax_t2sql.eval.questions import Asked, load_questions, repeated_ids
 from jax_t2sql.eval.results import make_results
 from jax_t2sql.eval.snow_pool import Exploration, SnowPool
 from jax_t2sql.eval.specs import PolicySpec, parse_policy
@@ -103,6 +104,12 @@ def _checked(args: EvalArgs) -> tuple[PolicySpec, Sequence[str], Asked]:
 
         checks.append(lambda: check_model(spec.target))
     check_all(checks)
+    if repeated := repeated_ids(asked[0].all_ids):
+        print(
+            f"note: {len(repeated):,} questions have the id of another one and are called"
+            f" {repeated[0]!r} and so on",
+            file=sys.stderr,
+        )
     return spec, graders, asked[0]
 
 

@@ -108,6 +108,15 @@ def test_what_is_tested_against_the_proxy_is_the_mean_of_the_draws(shop, tmp_pat
     assert found["proxy"] == proxy_test(found, 0.9296) != proxy_test(first_draw, 0.9296)
 
 
+def test_an_id_that_occurs_twice_is_told_and_not_guessed_at(shop, tmp_path, capsys):
+    shop.questions.write_text(shop.questions.read_text() * 2)
+    with pytest.raises(UserError, match="question_id 'q0' occurs more than once"):
+        shop.run(f"file:{shop.predict(PREDICTIONS)}", tmp_path / "out")
+    assert "4 questions have the id of another one and are called 'q0#2'" in capsys.readouterr().err
+    both = PREDICTIONS + [row | {"question_id": f"{row['question_id']}#2"} for row in PREDICTIONS]
+    assert shop.run(f"file:{shop.predict(both)}", tmp_path / "out2")["n"] == 8
+
+
 def test_what_it_cost(shop, tmp_path):
     rows = [row | {"prompt_tokens": 900, "completion_tokens": 100} for row in PREDICTIONS]
     prices = tmp_path / "prices.json"
