@@ -38,13 +38,20 @@ def cost_figure(runs: Sequence[tuple[str, Mapping[str, Any]]]) -> Figure | None:
         if not points:
             continue
         colour, symbol = _STYLES[number % len(_STYLES)]
-        trace = curve([p[0] for p in points], [p[1] for p in points], name, colour)
-        trace["marker"] |= {"size": 9, "symbol": symbol}
-        told = [f"{name}, {how}: {form.format(x)} a question, {y:.1%}" for x, y, how in points]
-        traces.append(trace | {"text": told, "hovertemplate": "%{text}<extra></extra>"})
+        votes = [point for point in points if point[2].startswith("vote")]
+        # Apart: a greedy answer is no vote of one, though it costs as much.
+        for part in (votes, [point for point in points if point not in votes]):
+            if not part:
+                continue
+            trace = curve([p[0] for p in part], [p[1] for p in part], name, colour)
+            alone = part is not votes and bool(votes)
+            trace["marker"] |= {"size": 13 if alone else 9, "symbol": symbol}
+            trace |= {"showlegend": not alone, "hovertemplate": "%{text}<extra></extra>"}
+            told = [f"{name}, {how}: {form.format(x)} a question, {y:.1%}" for x, y, how in part]
+            traces.append(trace | {"text": told})
     if not traces:
         return None
-    layout = base_layout(height=300, legend=len(traces) > 1)
+    layout = base_layout(height=300, legend=sum(t["showlegend"] for t in traces) > 1)
     layout["xaxis"] |= {
         "title": {"text": f"{'US dollars' if unit == 'dollars' else 'tokens'} a question"},
         "nticks": 6,
@@ -55,8 +62,8 @@ def cost_figure(runs: Sequence[tuple[str, Mapping[str, Any]]]) -> Figure | None:
     layout["yaxis"] |= {"tickformat": ".0%", "nticks": 6, "range": room}
     words = "; ".join(text for trace in traces for text in trace["text"])
     about = (
-        "The greedy answer, and votes of n candidates at n times the mean price of an answer."
-        " Give report --beside RUN to see other evaluations here."
+        "The greedy answer (large, where there are votes too), and votes of n candidates at n times"
+        " the mean price of an answer. Give report --beside RUN to see other evaluations here."
     )
     return figure("Accuracy and cost", about, words, traces, layout)
 

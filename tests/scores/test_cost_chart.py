@@ -13,8 +13,9 @@ def results(accuracy=0.5, *, tokens=100, dollars=None, answers=10, votes=None, *
 
 def test_tokens_where_no_price_is_known():
     found = cost_figure([("mine", results(votes=[0.4, 0.5, 0.55, 0.6, 0.6]))])
-    (trace,) = found["data"]
-    assert trace["x"] == [10, 10, 20, 40, 50] and trace["y"] == [0.4, 0.5, 0.5, 0.6, 0.6]
+    votes, greedy = found["data"]
+    assert votes["x"] == [10, 20, 40, 50] and votes["y"] == [0.4, 0.5, 0.6, 0.6]
+    assert (greedy["x"], greedy["y"], greedy["showlegend"]) == ([10], [0.5], False)
     assert found["layout"]["xaxis"]["title"]["text"] == "tokens a question"
     assert "mine, vote of 2: 20 tokens a question, 50.0%" in found["summary"]
 
