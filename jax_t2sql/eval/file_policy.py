@@ -1,6 +1,7 @@
 """A policy that reads its answers from a file of predictions."""
 
 import hashlib
+import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -34,6 +35,7 @@ class FilePolicy:
                     " say)"
                 )
         counts = [len(self._predictions.get(row.question_id, ())) for row in asked.rows]
+        _tell(counts, path)
         self.candidates = 0 if max(counts) <= 1 else max(counts)
         self.greedy = not self.candidates
         self.facts = {"model": {"file": hashlib.sha256(path.read_bytes()).hexdigest()}}
@@ -57,3 +59,19 @@ class FilePolicy:
             evidence=task.evidence,
             **prediction.extras,
         )
+
+
+def _tell(counts: Sequence[int], path: Path) -> None:
+    """What the user may not have meant."""
+    most, without = max(counts), counts.count(0)
+    notes = []
+    if without:
+        notes.append(f"{without:,} of {len(counts):,} questions have no prediction: they are wrong")
+    if most > 1 and len(set(counts) - {0}) > 1:
+        several = sum(count > 1 for count in counts)
+        notes.append(
+            f"{several:,} of {len(counts):,} questions have several predictions, up to {most}: all"
+            " count as samples to be voted on"
+        )
+    for note in notes:
+        print(f"note: {path}: {note}", file=sys.stderr)

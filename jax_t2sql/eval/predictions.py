@@ -10,6 +10,7 @@
 """
 
 import json
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +22,7 @@ from jax_t2sql.json_rows import json_rows
 from jax_t2sql.scores.records import AnswerRow, QuestionRow
 from jax_t2sql.sql.tokens import tokenize
 
+_BREAKS = re.compile(r"[\n\r\t\v\f]+")
 _BIRD_MARK = "\t----- bird -----\t"
 _SQL_NAMES = ("pred", "predicted_sql", "prediction", "sql")
 _COUNTS = ("prompt_tokens", "completion_tokens", "cached_tokens", "turns")
@@ -209,7 +211,8 @@ def write_predictions(
     """Writes one answer a question in a benchmark's own format, in the order of the questions.
 
     Args:
-      form: "bird" (keys are places in the whole question file) or "spider".
+      form: "bird" (keys are places in the whole question file) or "spider" (a line for each
+        question of that file; SELECT stands for what was not asked, or has no answer).
       answers: see `counting` for which of a question's is written.
       all_ids: of the whole question file in its order.
       winners: candidates that won the vote.
@@ -228,7 +231,9 @@ def write_predictions(
     else:
         path = folder / "predictions.sql"
         # The public evaluator takes a blank line for the end of a dialogue.
-        text = "".join(f"{_one_line(sql) or 'SELECT'}\n" for sql in queries)
+        given = dict(zip((row.question_id for row in rows), queries, strict=True))
+        lines = (_one_line(given.get(question_id, "")) for question_id in all_ids)
+        text = "".join(f"{line or 'SELECT'}\n" for line in lines)
     draft = path.with_name(path.name + ".tmp")
     draft.write_text(text, encoding="utf-8")
     draft.replace(path)
@@ -236,6 +241,17 @@ def write_predictions(
 
 
 def _one_line(sql: str) -> str:
-    """The query on one line without comments; a line break or tab in a literal becomes a blank."""
-    parts = (" " if t.kind in ("space", "comment") else t.text for t in tokenize(sql))
-    return " ".join("".join(parts).split())
+    """The query on one line without comments; line breaks and tabs in texts become char(10), …"""
+    parts = [" "]
+    for token in tokenize(sql):
+        if token.kind in ("space", "comment"):
+            parts += [" "] * (parts[-1] != " ")
+        elif token.text.startswith("'") and _BREAKS.search(token.text):
+            parts.append(f"({_BREAKS.sub(_as_char, token.text)})")
+        else:
+            parts.append(_BREAKS.sub(" ", token.text))
+    return "".join(parts).strip()
+
+
+def _as_char(found: re.Match[str]) -> str:
+    return f"' || char({', '.join(str(ord(c)) for c in found.group())}) || '"

@@ -50,6 +50,11 @@ def print_results(results: Mapping[str, Any], page: Path) -> None:
         console.print(_curve_table(curve))
         if len(results["graders"]) > 1:
             console.print(_votes_table(results["graders"]))
+        if results["decoding"] != "greedy":
+            console.print(
+                f"all is the mean of {curve['draws']} draws of the vote; the rows by difficulty,"
+                " database and grader are of the first draw"
+            )
     for name, key in results["keys"].items():
         if len(results["keys"]) > 1:
             console.print(f"key {name}: {key['correct']:,} of {key['n']:,} right")
@@ -69,6 +74,11 @@ def print_results(results: Mapping[str, Any], page: Path) -> None:
         console.print(
             f"{sum(silent.values()):,} of {sum(results['endings'].values()):,} answers hold no"
             f" query and count as wrong: {told}"
+        )
+    if results["endings"].get("contract_broken", 0) * 2 > sum(results["endings"].values()):
+        console.print(
+            "most answers are not in the form that was asked for: was the model trained with"
+            " another --style?"
         )
     failed = results["endings"].get("error", 0)
     if failed:

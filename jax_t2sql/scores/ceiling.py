@@ -117,7 +117,7 @@ def _print(found: dict[str, Any], runs: Sequence[EvalRun], shown: int) -> None:
         rows.add_row(printable(run["run"]), percent(run["accuracy"]), interval(run))
     rows.add_section()
     for label, name in (
-        ("best run of each question", "best"),
+        ("mean of each question's best solve rate", "best"),
         ("solved reliably", "reliably"),
         ("solved sometimes", "sometimes"),
         ("never solved", "never"),

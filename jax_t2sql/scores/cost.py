@@ -168,8 +168,8 @@ def _dollars(
         return device_hours * device_hour_price, told
     found = price_of(model, read_prices(prices)) if model else None
     if found is None:
-        name = f"{model!r} " if model else ""
-        return None, f"no price of {name}is known; give --prices or --device-hour-price"
+        name = repr(model) if model else "the model"
+        return None, f"no price of {name} is known; give --prices or --device-hour-price"
     name, price = found
     if not counted:
         return None, "the answers do not tell their tokens"

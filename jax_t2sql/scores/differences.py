@@ -13,7 +13,7 @@ KINDS = (
     "unreadable", "missing column", "extra column", "other column", "column order", "missing table",
     "extra table", "join kind", "join condition", "missing filter", "extra filter", "NULL filter",
     "other value", "literal case", "other comparison", "aggregation", "aggregation scope",
-    "DISTINCT", "order", "limit", "set operation", "structure",
+    "DISTINCT", "order", "limit", "set operation", "repetition", "structure",
 )  # fmt: skip
 
 
@@ -81,8 +81,18 @@ def _outputs(gold: Inventory, pred: Inventory, pairs: _Pairs) -> list[Difference
 
 def _tables(gold: Inventory, pred: Inventory) -> list[Difference]:
     missing, extra = gold.tables - pred.tables, pred.tables - gold.tables
-    found = [Difference("missing table", f"table {name} is missing") for name in missing]
-    found += [Difference("extra table", f"table {name} is too much") for name in extra]
+    found = [
+        Difference("missing table", f"table {name} is missing")
+        if name not in pred.tables
+        else _other_count("table", name, gold.tables[name], pred.tables[name])
+        for name in missing
+    ]
+    found += [
+        Difference("extra table", f"table {name} is too much")
+        if name not in gold.tables
+        else _other_count("table", name, gold.tables[name], pred.tables[name])
+        for name in extra
+    ]
     kinds = {table: kind for kind, table in gold.joins}
     for kind, table in pred.joins - gold.joins:
         if kinds.get(table, kind) != kind:
@@ -112,7 +122,11 @@ def _filters(gold: Inventory, pred: Inventory) -> list[Difference]:
             extra.remove(partner)
             found.append(_changed(ours, partner))
     for filters, what in ((missing, "missing"), (extra, "too much")):
-        for each in filters:
+        for each in dict.fromkeys(filters):
+            if gold.filters[each] and pred.filters[each]:
+                counts = gold.filters[each], pred.filters[each]
+                found.append(_other_count("the filter", each.text, *counts))
+                continue
             kind = (
                 "NULL filter"
                 if _tests_null(each)
@@ -120,6 +134,11 @@ def _filters(gold: Inventory, pred: Inventory) -> list[Difference]:
             )
             found.append(Difference(kind, f"the filter {each.text} is {what}"))
     return found
+
+
+def _other_count(what: str, name: str, ours: int, theirs: int) -> Difference:
+    """Both have it, in other places: in one arm of a set operation, say, instead of both."""
+    return Difference("repetition", f"{what} {name} stands {theirs} times instead of {ours}")
 
 
 def _pair(ours: Filter, theirs: Filter) -> bool:

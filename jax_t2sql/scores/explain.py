@@ -30,6 +30,7 @@ from jax_t2sql.scores.run import FAILURES, EvalRun, database_finder, read_run
 from jax_t2sql.sql import Limits, Outcome, parse_mode, read_schema
 from jax_t2sql.sql.schema import fold
 
+_MODES = ("set", "multiset", "list")  # graders that are comparisons
 _ROWS = 10  # of a result, kept
 _CELL = 200  # characters of a cell, kept
 _TOGETHER = 64  # failures whose results are in memory at a time
@@ -114,7 +115,8 @@ def explain(
 
     Each has question_id, db_id, difficulty, question, evidence, gold_sql, predicted_sql, verdict,
     detail; gold and predicted (columns, rows, n_rows or message); differences (kind, text); guess
-    (name, why); counterexample (reason, database, gold, predicted) or null.
+    (name, why; null where the answer is right); counterexample (reason, database, gold,
+    predicted) or null.
 
     Raises:
       UserError: the run does not say where its databases are, and no folder is given.
@@ -127,6 +129,7 @@ def explain(
         if (v.key, v.grader) == (key, grader) and v.evidence == run.evidence
     }
     columns: dict[str, Columns] = {}
+    marks = run.correct(grader, key)
     for first in range(0, len(names), _TOGETHER):
         running = []
         for name in names[first : first + _TOGETHER]:
@@ -143,7 +146,7 @@ def explain(
                         gold.sql,
                         pred,
                         schema=path,
-                        mode=parse_mode(gold.grading),
+                        mode=parse_mode(grader if grader in _MODES else gold.grading),
                         rule=EquivalenceRule(bound=0),
                     )
                 if question.db_id not in columns:
@@ -155,14 +158,19 @@ def explain(
             gold = question.golds[key].sql
             known = columns.get(question.db_id, {})
             found = differences(gold, pred, known) if pred is not None else []
-            guessed = guess(
-                question=question.question,
-                evidence=question.evidence,
-                gold=gold,
-                pred=pred,
-                found=found,
-                gold_outcome=gold_outcome,
-                pred_outcome=pred_outcome,
+            right = marks.get(question.question_id)
+            guessed = (
+                None
+                if right
+                else guess(
+                    question=question.question,
+                    evidence=question.evidence,
+                    gold=gold,
+                    pred=pred,
+                    found=found,
+                    gold_outcome=gold_outcome,
+                    pred_outcome=pred_outcome,
+                )
             )
             verdict = verdicts.get((question.question_id, answer.candidate if answer else 0))
             yield {
@@ -178,7 +186,7 @@ def explain(
                 "gold": _result(gold_outcome),
                 "predicted": _result(pred_outcome),
                 "differences": [{"kind": d.kind, "text": d.text} for d in found],
-                "guess": {"name": guessed.name, "why": guessed.why},
+                "guess": guessed and {"name": guessed.name, "why": guessed.why},
                 "counterexample": _counterexample(checked),
             }
 

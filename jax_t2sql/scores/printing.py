@@ -27,7 +27,7 @@ def print_failures(
         for kind, count in kinds.most_common():
             counts.add_row(kind, str(count), f"{count / len(failures):.0%}")
         out.print(counts)
-    guesses = Counter(row["guess"]["name"] for row in failures)
+    guesses = Counter(row["guess"]["name"] for row in failures if row["guess"])
     if guesses:
         counts = table(["whose fault (a guess)", "answers", "share"])
         for name, count in guesses.most_common():
@@ -57,7 +57,8 @@ def _print_failure(row: Mapping[str, Any], whole: bool) -> None:
     line(f"verdict:   {row['verdict']}" + (f", {_plain(row['detail'])}" if row["detail"] else ""))
     for difference in row["differences"]:
         line(f"  - {difference['kind']}: {_plain(difference['text'])}")
-    line(f"guess:     {row['guess']['name']} ({_plain(row['guess']['why'])})")
+    if row["guess"]:
+        line(f"guess:     {row['guess']['name']} ({_plain(row['guess']['why'])})")
     out.print(_beside(row["gold"], row["predicted"]))
     example = row["counterexample"]
     if example:

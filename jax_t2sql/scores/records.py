@@ -140,8 +140,8 @@ def read_rows(path: Path, kind: type[Row]) -> list[Row]:
             rows.append(decoder.decode(line))
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise UserError(
-                f"{path}:{number}: {error}; expected a {kind.__name__} of this version of"
-                " jax_t2sql. Name the folder of another evaluation, or a new one"
+                f"{path}:{number}: {error}; the line is damaged, or of another version of"
+                " jax_t2sql. Remove it to have that made again, or name another folder"
             ) from None
     return rows
 

@@ -1,6 +1,8 @@
 """Files of predictions, read and written."""
 
+import contextlib
 import json
+import sqlite3
 
 import pytest
 from hypothesis import given
@@ -127,7 +129,7 @@ def test_what_is_written_reads_the_same(tmp_path_factory, queries):
 
 
 def test_no_answer_keeps_its_place(tmp_path):
-    for form, first in (("bird", {"0": "\t----- bird -----\tshop"}), ("spider", "SELECT\n")):
+    for form, first in (("bird", {"0": "\t----- bird -----\tshop"}), ("spider", "SELECT\n" * 3)):
         empty = [answer("7", None)]
         path = write_predictions(tmp_path, form, ROWS[:1], empty, all_ids=IDS, winners={})
         text = path.read_text()
@@ -140,7 +142,9 @@ def test_some_questions_of_a_file_keep_their_places(tmp_path):
     for form in ("bird", "spider"):
         path = write_predictions(tmp_path, form, rows, answers, all_ids=IDS, winners={})
         found = read_predictions(path, rows, IDS)
-        assert {name: prediction.sql for name, (prediction,) in found.items()} == queries
+        assert {name: found[name][0].sql for name in queries} == queries
+    lines = (tmp_path / "predictions.sql").read_text().splitlines()
+    assert len(lines) == 3 and lines[0] == "SELECT", "a line for each question of the file"
     assert list(json.loads((tmp_path / "predictions.json").read_text())) == ["1", "2"]
 
 
@@ -148,7 +152,17 @@ def test_of_samples_the_winner_is_written(tmp_path):
     answers = [answer("7", f"SELECT {n}", candidate=n) for n in (3, 1, 2)]
     given = {"all_ids": IDS, "winners": {"7": 2}}
     path = write_predictions(tmp_path, "spider", ROWS[:1], answers, **given)
-    assert path.read_text() == "SELECT 2\n"
+    assert path.read_text() == "SELECT 2\nSELECT\nSELECT\n"
     answers.append(answer("7", "SELECT 0"))
     path = write_predictions(tmp_path, "spider", ROWS[:1], answers, **given)
-    assert path.read_text() == "SELECT 0\n", "the greedy answer counts"
+    assert path.read_text().startswith("SELECT 0\n"), "the greedy answer counts"
+
+
+def test_a_text_over_several_lines_is_the_same_text_on_one(tmp_path):
+    sql = "SELECT 'x\n\t y' || '  two  blanks', \"a\nb\" FROM (SELECT 1 AS \"a b\")"
+    path = write_predictions(
+        tmp_path, "spider", ROWS[:1], [answer("7", sql)], all_ids=IDS[:1], winners={}
+    )
+    (line,) = path.read_text().splitlines()
+    with contextlib.closing(sqlite3.connect(":memory:")) as connection:
+        assert connection.execute(line).fetchone()[0] == "x\n\t y  two  blanks"

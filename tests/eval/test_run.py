@@ -117,6 +117,15 @@ def test_an_id_that_occurs_twice_is_told_and_not_guessed_at(shop, tmp_path, caps
     assert shop.run(f"file:{shop.predict(both)}", tmp_path / "out2")["n"] == 8
 
 
+def test_what_a_file_lacks_or_has_too_much_of_is_told(shop, tmp_path, capsys):
+    path = shop.predict([PREDICTIONS[0], PREDICTIONS[0], PREDICTIONS[1]])
+    shop.run(f"file:{path}", tmp_path / "out")
+    said = capsys.readouterr()
+    assert "2 of 4 questions have no prediction: they are wrong" in said.err
+    assert "1 of 4 questions have several predictions, up to 2" in said.err
+    assert "all is the mean of 5 draws of the vote" in said.out
+
+
 def test_what_it_cost(shop, tmp_path):
     rows = [row | {"prompt_tokens": 900, "completion_tokens": 100} for row in PREDICTIONS]
     prices = tmp_path / "prices.json"

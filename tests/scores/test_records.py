@@ -63,6 +63,6 @@ def test_a_fault_before_the_last_line_is_named(tmp_path):
     )
     write_rows(path, [row])
     path.write_bytes(path.read_bytes() + b'{"question_id": 1}\n{"to')
-    with pytest.raises(UserError, match=r"verdicts.jsonl:2: .*expected a VerdictRow"):
+    with pytest.raises(UserError, match=r"verdicts.jsonl:2: .*the line is damaged"):
         read_rows(path, VerdictRow)
     assert read_rows(tmp_path / "none.jsonl", VerdictRow) == []
