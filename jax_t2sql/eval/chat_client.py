@@ -6,8 +6,10 @@ is left out from then on. The key is sent and never shown: an answer that quotes
 
 import asyncio
 import json
+import math
 import os
 import random
+import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,6 +21,7 @@ from jax_t2sql.sampling.vllm_http import HttpClient, Unreachable, describe
 from jax_t2sql.text2sql.codec import Message
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 60.0
+_TELL_EVERY = 30.0
 _LONGEST_WISH = 600.0  # seconds of a Retry-After that are waited
 _MAY_PASS = (408, 409, 425, 429)
 
@@ -72,6 +75,7 @@ class ChatClient:
         )
         self.url, self.model = base, model
         self._key_variable, self._retries = key_variable, retries
+        self._told = -math.inf
         self._renamed: dict[str, str | None] = {}  # optional fields that the endpoint refuses
 
     async def find_model(self) -> str:
@@ -174,7 +178,15 @@ class ChatClient:
                 wish = retry_after(headers.get("retry-after", ""), time.time())
             except Unreachable as error:
                 fault = str(error)
+            self._tell(fault)
         raise Failed(f"no answer in {self._retries + 1} tries, the last: {fault}")
+
+    def _tell(self, fault: str) -> None:
+        """Says why it takes so long, now and then: many requests may meet the same fault."""
+        now = time.monotonic()
+        if self._retries and now - self._told >= _TELL_EVERY:
+            self._told = now
+            print(f"note: {fault}; asking again", file=sys.stderr, flush=True)
 
     def _mask(self, text: str) -> str:
         return text.replace(self._key, "…") if self._key else text

@@ -40,6 +40,11 @@ class FilePolicy:
         self.greedy = not self.candidates
         self.facts = {"model": {"file": hashlib.sha256(path.read_bytes()).hexdigest()}}
 
+    def answers(self, task: Task) -> bool:
+        """Whether there is such an answer, or none at all, for which the first stands."""
+        found = len(self._predictions.get(task.row.question_id, ()))
+        return task.candidate <= max(found, 1)
+
     def answer(self, tasks: Sequence[Task]) -> Iterator[list[AnswerRow]]:
         """One row a task, in bursts."""
         for first in range(0, len(tasks), _BURST):

@@ -210,6 +210,8 @@ def _parse_keys(text: str | None) -> list[tuple[str, str]]:
             raise UserError(
                 f"--keys has {item!r}; it must be NAME=FILE or NAME=SUITE, several with commas"
             )
+        if name in dict(keys):
+            raise UserError(f"--keys names {name!r} twice; give each key a name of its own")
         keys.append((name, place))
     return keys
 

@@ -54,6 +54,11 @@ def evaluate(args: EvalArgs) -> dict[str, Any]:
             (args.out / "results.json").unlink(missing_ok=True)  # until it fits what is there
             write_rows(args.out / "questions.jsonl", asked.rows)
             answers = collect_answers(args.out / "answers.jsonl", tasks, policy)
+        if all(answer.ending == "error" for answer in answers):
+            raise UserError(
+                f"no question was answered: {answers[0].error or 'the policy failed'}; mend that,"
+                " then run the same command"
+            )
         find = asked.find()
         executions = collect_executions(
             args.out / "executions.jsonl", asked, answers, find=find, pool=pool
@@ -140,7 +145,8 @@ def _policy(
         from jax_t2sql.eval.file_policy import FilePolicy
 
         policy = FilePolicy(Path(spec.target), asked)
-        yield policy, tasks(greedy=policy.greedy, candidates=policy.candidates)
+        all_of_them = tasks(greedy=policy.greedy, candidates=policy.candidates)
+        yield policy, [task for task in all_of_them if policy.answers(task)]
         return
     wanted = tasks(greedy=args.greedy, candidates=args.candidates)
     if spec.kind == "local":

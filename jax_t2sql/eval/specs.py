@@ -1,5 +1,6 @@
 """What `--policy` names: who answers the questions."""
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, get_args
@@ -45,6 +46,8 @@ def parse_policy(text: str) -> PolicySpec:
     kind, _, target = text.partition(":")
     if kind not in get_args(PolicyKind) or not target:
         raise UserError(f"--policy is {text!r}; it must be {_FORMS}")
+    if kind == "openai" and not re.match(r"https?://[^/]", target):
+        raise UserError(f"--policy is {text!r}; give openai:http://HOST:PORT/v1, or https")
     if kind in ("openai", "file") or "+" not in target or Path(target).exists():
         return PolicySpec(kind, _served(target) if kind == "vllm" else target)
     model, _, adapter = target.rpartition("+")

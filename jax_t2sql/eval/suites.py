@@ -86,7 +86,15 @@ def suite_named(name: str) -> Suite:
 
 
 def benchmarks_folder(given: Path | None) -> Path:
-    """Where local copies lie."""
+    """Where local copies lie.
+
+    Raises:
+      UserError: a folder was named that does not exist.
+    """
+    named = given or os.environ.get(FOLDER_VARIABLE)
+    if named and not Path(named).is_dir():
+        option = "--benchmarks" if given else FOLDER_VARIABLE
+        raise UserError(f"{option} {str(named)!r} is no folder; name that of the benchmarks")
     return given or Path(os.environ.get(FOLDER_VARIABLE) or "data")
 
 

@@ -83,6 +83,14 @@ def print_results(results: Mapping[str, Any], page: Path) -> None:
     failed = results["endings"].get("error", 0)
     if failed:
         console.print(f"{failed:,} answers failed and count as wrong; run again to ask them again")
+    others = len(results["by"].get("database", {})) - _MOST_DATABASES
+    if others > 0:
+        console.print(f"{others:,} more databases are in results.json and on the page")
+    price = results["cost"].get("dollars")
+    if price is not None:
+        right = results["cost"]["dollars_per_1000_correct"]
+        told = f", ${right:,.4g} for 1,000 correct" if right is not None else ""
+        console.print(f"cost: ${price:,.4g}{told} ({results['cost']['priced_by']})")
     console.print(headline(results))
     console.print(f"{page}, and results.json, answers.jsonl and verdicts.jsonl beside it")
 

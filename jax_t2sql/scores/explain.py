@@ -73,6 +73,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         if not getattr(args, name) >= low:
             raise UserError(f"--{name} is {getattr(args, name)}; it must be at least {low}")
     run = read_run(args.run)
+    if args.databases is not None and not args.databases.exists():
+        raise UserError(f"--databases {args.databases} does not exist")
     grader, key = run.choose(args.grader, args.key)
     marks = run.correct(grader, key)
     unknown = [name for name in args.id if name not in run.questions]

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from jax_t2sql.errors import UserError
+from jax_t2sql.scores.graders import VALUED
 from jax_t2sql.scores.records import AnswerRow, QuestionRow, VerdictRow, read_rows
 
 FILES = ("questions.jsonl", "answers.jsonl", "verdicts.jsonl")
@@ -62,7 +63,13 @@ class EvalRun:
                 told = f"has {', '.join(known)}" if known else "has no verdicts at all"
                 wanted = f" {value!r}" if value else ""
                 raise UserError(f"{self.folder} has no verdicts of {name}{wanted}; it {told}")
-        return grader or self.graders[0], key or self.keys[0]
+        marking = [name for name in self.graders if name not in VALUED]
+        if (grader or next(iter(marking), "")) not in marking:
+            raise UserError(
+                f"{self.folder}: grader {grader or self.graders[0]!r} gives a number, not right or"
+                f" wrong; name another: {', '.join(marking) or 'there is none, grade it anew'}"
+            )
+        return grader or marking[0], key or self.keys[0]
 
     def correct(self, grader: str, key: str, *, evidence: bool | None = None) -> dict[str, bool]:
         """Whether the answer that counts for each question is right, where that can be told.

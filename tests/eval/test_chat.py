@@ -225,6 +225,17 @@ def test_an_endpoint_that_is_down_ends_with_a_message(shop, tmp_path):
         main(shop.arguments(policy, tmp_path / "out", *options))
 
 
+def test_of_an_endpoint_that_answers_nothing_the_reason_is_told(shop, tmp_path, capsys):
+    with serving(Endpoint(direct)) as policy:
+        pass
+    options = ("--model", "m", "--retries", "1")
+    with pytest.raises(UserError, match="no question was answered: no answer in 2 tries"):
+        main(shop.arguments(policy, tmp_path / "out", *options))
+    said = capsys.readouterr().err
+    assert said.count("asking again") == 1 and "Connect call failed" in said
+    assert not (tmp_path / "out" / "results.json").exists()
+
+
 def test_an_endpoint_that_cannot_name_its_model_says_why(shop, tmp_path):
     class Shut(Endpoint):
         def answer(self, path, body, key):

@@ -98,6 +98,10 @@ def test_policy_names(tmp_path):
     odd.mkdir()
     assert parse_policy(f"local:{odd}").target == str(odd)
     assert parse_policy("openai:https://host/v1?a+b").adapter is None
+    assert parse_policy("vllm:http://h:1/v1+name") == PolicySpec("vllm", "http://h:1", "name")
+    for wrong in ("openai:notaurl", "openai:ftp://h", "vllm:h:1", "vllm:http://h:99999"):
+        with pytest.raises(UserError, match="give .*http://HOST:PORT"):
+            parse_policy(wrong)
     for wrong in ("a/b", "local:", "remote:x"):
         with pytest.raises(UserError, match="must be local:MODEL"):
             parse_policy(wrong)

@@ -98,6 +98,17 @@ def test_a_suite_is_found_in_a_folder_of_the_folder(benchmarks):
     assert asked.databases == benchmarks / "spider" / "database"
 
 
+def test_a_folder_of_benchmarks_that_is_none_is_named(benchmarks):
+    with pytest.raises(UserError, match="--benchmarks .*typo' is no folder"):
+        suite(benchmarks / "typo", "spider-dev")
+
+
+def test_a_key_is_named_once(benchmarks):
+    keys = "a=spider-dev,a=spider-dev"
+    with pytest.raises(UserError, match="--keys names 'a' twice"):
+        suite(benchmarks, "spider-dev", allow_missing=True, keys=keys)
+
+
 def test_questions_without_a_gold_query_are_counted(benchmarks):
     with pytest.raises(UserError, match="of 2 questions 1 no gold query"):
         suite(benchmarks, "spider2-sqlite")

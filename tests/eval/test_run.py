@@ -121,17 +121,20 @@ def test_what_a_file_lacks_or_has_too_much_of_is_told(shop, tmp_path, capsys):
     path = shop.predict([PREDICTIONS[0], PREDICTIONS[0], PREDICTIONS[1]])
     shop.run(f"file:{path}", tmp_path / "out")
     said = capsys.readouterr()
+    rows = read_rows(tmp_path / "out" / "answers.jsonl", AnswerRow)
+    assert len(rows) == 5, "two samples of the first, one line for each of the others"
     assert "2 of 4 questions have no prediction: they are wrong" in said.err
     assert "1 of 4 questions have several predictions, up to 2" in said.err
     assert "all is the mean of 5 draws of the vote" in said.out
 
 
-def test_what_it_cost(shop, tmp_path):
+def test_what_it_cost(shop, tmp_path, capsys):
     rows = [row | {"prompt_tokens": 900, "completion_tokens": 100} for row in PREDICTIONS]
     prices = tmp_path / "prices.json"
     prices.write_text('{"models": {"mine": {"input": 10, "output": 100}}}')
     options = ("--model", "mine", "--prices", prices)
     found = shop.run(f"file:{shop.predict(rows)}", tmp_path / "out", *options)
+    assert "cost: $0.076, $25.33 for 1,000 correct" in capsys.readouterr().out
     assert found["cost"]["dollars"] == pytest.approx(4 * 0.019)
     assert found["cost"]["dollars_per_1000_correct"] == pytest.approx(1000 * 4 * 0.019 / 3)
 

@@ -120,9 +120,19 @@ def test_one_question_can_be_asked_for_even_if_it_is_right(evaluation, capsys):
     program.main([str(evaluation), "--id", "right", "--no-counterexamples", "--workers", "1"])
     printed = capsys.readouterr().out
     assert "the answers to 1 questions" in printed and "verdict:   match" in printed
+    assert "guess:" not in printed and "whose fault" not in printed
     assert not (evaluation / "failures.jsonl").exists()
     with pytest.raises(UserError, match="has no such question"):
         program.main([str(evaluation), "--id", "q9"])
+
+
+def test_what_cannot_be_explained_leaves_the_file_alone(evaluation, tmp_path):
+    (evaluation / "failures.jsonl").write_text("as it was")
+    with pytest.raises(UserError, match="--databases .* does not exist"):
+        program.main([str(evaluation), "--databases", str(tmp_path / "typo")])
+    with pytest.raises(UserError, match="has no verdicts of grader 'r-ves'|gives a number"):
+        program.main([str(evaluation), "--grader", "r-ves"])
+    assert (evaluation / "failures.jsonl").read_text() == "as it was"
 
 
 def test_missing_databases_do_not_stop_it(evaluation, tmp_path, capsys):
