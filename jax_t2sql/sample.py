@@ -205,6 +205,9 @@ async def _sample(args: SampleArgs, url: str, store, run, *, model: Path, cache:
         base = await _first(job, server, asyncio.create_task(_ended(store, bus, voice)))
         if isinstance(base, End):
             say(f"the run has ended ({base.reason})")
+            with contextlib.suppress(OSError):
+                bus.heartbeat(left=True)
+            await client.close()
             return
         host = AdapterHost(
             client, config=run.model.config, base=base, canary=canary, owner=bus.incarnation

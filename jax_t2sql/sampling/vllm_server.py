@@ -19,6 +19,8 @@ _TAIL_BYTES = 2000
 _HOPELESS = 3
 # Looks at its health in a row without an answer, or with a bad one, after which it is ended.
 _UNWELL = 5
+_MEMORY_SIGNS = ("memory utilization", "Free memory on device", "out of memory")
+_MEMORY_HINT = '; give it less, such as --vllm-args="--gpu-memory-utilization 0.3"'
 
 
 async def check_server(
@@ -131,6 +133,7 @@ class VllmServer:
         self.health_seconds, self.answer_seconds = health_seconds, answer_seconds
         self.process: subprocess.Popen | None = None
         self._deaths = 0
+        self._log_start = 0
 
     async def watch(self) -> None:
         """Runs until cancelled; starts the server, and again whenever it is gone or lost its wits.
@@ -188,6 +191,7 @@ class VllmServer:
             environment.pop(name, None)
         try:
             with open(self.log, "ab") as log:
+                self._log_start = log.tell()
                 self.process = subprocess.Popen(
                     self.command,
                     stdout=log,
@@ -233,13 +237,20 @@ class VllmServer:
             )
 
     def _last_error(self) -> str:
-        """The last line of its output that names an error, "" if none does."""
+        """The last line that names an error since it was started; "" if none does."""
         try:
-            lines = self.log.read_bytes()[-20_000:].decode("utf-8", "replace").splitlines()
+            with open(self.log, "rb") as file:
+                file.seek(self._log_start)
+                text = file.read().decode("utf-8", "replace")
         except OSError:
             return ""
-        errors = [line.strip() for line in lines if "Error: " in line]
-        return errors[-1][-300:] if errors else ""
+        lines = [line.strip() for line in text.splitlines() if "Error: " in line]
+        # How it ends whatever the cause was.
+        causes = [line for line in lines if "Engine core initialization failed" not in line]
+        if not causes:
+            return ""
+        hint = _MEMORY_HINT if any(sign in causes[-1] for sign in _MEMORY_SIGNS) else ""
+        return causes[-1][-300:] + hint
 
     def _tail(self) -> str:
         try:

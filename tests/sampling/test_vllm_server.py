@@ -129,6 +129,26 @@ def test_one_that_never_answers_is_given_up_with_the_end_of_its_log(tmp_path):
         watch(tmp_path, act, command=program)
 
 
+def test_what_it_died_of_is_said_and_is_not_an_earlier_death(tmp_path):
+    (tmp_path / "vllm.log").write_text("OSError: of another time\n")
+    says = (
+        "import sys; print('ValueError: Free memory on device is less than desired'); "
+        "print('RuntimeError: Engine core initialization failed.'); sys.exit(1)"
+    )
+
+    async def act(watched):
+        line = await watched.until("died (status")
+        assert "status 1: ValueError: Free memory on device is less" in line
+        assert "--gpu-memory-utilization 0.3" in line
+
+    watch(tmp_path, act, command=[sys.executable, "-c", says])
+
+    async def silent(watched):
+        assert "(status 3);" in await watched.until("died (status")
+
+    watch(tmp_path, silent, command=[sys.executable, "-c", "import sys; sys.exit(3)"])
+
+
 def test_one_that_takes_too_long_is_given_up(tmp_path):
     async def act(watched):
         await asyncio.Event().wait()
