@@ -11,10 +11,12 @@ def headline(results: Mapping[str, Any]) -> str:
     """Accuracy in a line, with all that it depends on.
 
     >>> headline({"accuracy": 0.5, "wilson_low": 0.1, "wilson_high": 0.9, "n": 2, "grader": "set",
-    ...           "key": "gold", "decoding": "greedy", "left_out": {"no database": 3}})
-    '50.0% (95 % interval 10.0% to 90.0%), n = 2 of 5 (3 no database), greedy, grader set'
+    ...           "key": "gold", "decoding": "greedy", "left_out": {"no database": 3}, "untold": 1})
+    '50.0% (95 % interval 10.0% to 90.0%), n = 2 of 6 (3 no database, 1 untold), greedy, grader set'
     """
-    left_out = results["left_out"]
+    left_out = dict(results["left_out"])
+    if results["untold"]:
+        left_out["untold"] = results["untold"]
     whole = ""
     if left_out:
         reasons = ", ".join(f"{count:,} {reason}" for reason, count in left_out.items())
