@@ -296,7 +296,7 @@ class Scripted:
 def test_episodes_look_in_one_dialect_and_answer_in_the_other(account, copy, tmp_path, monkeypatch):
     monkeypatch.setattr(chat_policy, "ChatClient", Scripted)
     options = ["--suite", "spider2-snow", "--benchmarks", str(copy), "--grader", "set,multiset"]
-    options += ["--policy", "openai:scripted", "--style", "tools", "--candidates", "4"]
+    options += ["--policy", "openai:http://scripted", "--style", "tools", "--candidates", "4"]
     options += ["--concurrency", "1", "--out", str(tmp_path / "out")]
     assert main(options) == 0
     found = json.loads((tmp_path / "out" / "results.json").read_text())
