@@ -130,8 +130,12 @@ def test_what_cannot_be_explained_leaves_the_file_alone(evaluation, tmp_path):
     (evaluation / "failures.jsonl").write_text("as it was")
     with pytest.raises(UserError, match="--databases .* does not exist"):
         program.main([str(evaluation), "--databases", str(tmp_path / "typo")])
-    with pytest.raises(UserError, match="has no verdicts of grader 'r-ves'|gives a number"):
-        program.main([str(evaluation), "--grader", "r-ves"])
+    row = {"question_id": "right", "candidate": 0, "key": "gold", "grader": "soft-f1"}
+    row |= {"kind": "match", "correct": None, "value": 1.0}
+    with open(evaluation / "verdicts.jsonl", "a") as file:
+        file.write(json.dumps(row) + "\n")
+    with pytest.raises(UserError, match="'soft-f1' gives a number, not right or wrong"):
+        program.main([str(evaluation), "--grader", "soft-f1"])
     assert (evaluation / "failures.jsonl").read_text() == "as it was"
 
 
